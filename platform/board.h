@@ -1,0 +1,29 @@
+/*
+ * The board: live figures of all processes of a site, on one mapped page in the run directory.
+ * 32-bit wrapping atomic counters (64-bit atomics are not atomic between processes on MIPS32).
+ * Never reset; a board made anew has a new random id. Nothing on it can admit a request.
+ */
+#ifndef PLATFORM_BOARD_H
+#define PLATFORM_BOARD_H
+
+#include <stdint.h>
+
+#include "platform/error.h"
+
+#define BOARD_COUNTERS                                                                         \
+    64 /* one page holds 1000; 64 is what the history record has room for                      \
+        */
+
+struct board;
+
+/* Opens the board at `path`, creating it whole or not at all. Errors as live_open, and
+ * ERROR_STORE_INVALID for a file that is no board. */
+enum error board_open(const char *path, struct board **out);
+void board_close(struct board *b);
+
+void board_add(struct board *b, unsigned counter, uint32_t n);
+uint32_t board_get(const struct board *b, unsigned counter);
+void board_id(const struct board *b, uint8_t out[16]);
+int board_fd(const struct board *b);
+
+#endif
