@@ -1,0 +1,230 @@
+/*
+ * One write transaction over the operations that wait. Either everything that it was told is
+ * committed and synced, or nothing is and nobody in it is admitted. A full map is tried once
+ * more after dead readers have been cleared; any other failure is final for the batch.
+ */
+#include "store/batch.h"
+
+#include <string.h>
+
+#include "store/mark.h"
+
+#define ERASE_SPARE 8   /* ended rows that go although nothing was added */
+#define ERASE_TIMED 512 /* for timed work: nobody waits for it */
+
+struct view_context batch_context(struct batch *b)
+{
+    return (struct view_context){.ledger = b->ledger,
+                                 .txn = b->txn,
+                                 .state = &b->state,
+                                 .now = &b->now,
+                                 .cache = b->ledger->writer_cache};
+}
+
+enum error batch_put(struct batch *b, const struct row_key *key, const struct record *value)
+{
+    b->changed = true;
+    b->added++;
+    return kv_put(b->txn, key->bytes, key->n, value->bytes, value->n);
+}
+
+/* Under the write lock: what this transaction found must not be older than what was noted. */
+static enum error check_mark(struct batch *b)
+{
+    struct ledger *l = b->ledger;
+    struct mark m;
+    enum error e = mark_read(l->mark_fd, &m);
+
+    if (e != ERROR_NONE)
+        return e;
+    if (memcmp(m.uuid, l->schema.uuid, sizeof m.uuid) != 0)
+        return ERROR_STORE_REPLACED;
+    if (kv_last_id(b->txn) < m.last_id)
+        return ERROR_STORE_ROLLED_BACK;
+    m.last_id = kv_last_id(b->txn);
+    return mark_write(l->mark_fd, &m);
+}
+
+static enum error begin(struct batch *b)
+{
+    struct ledger *l = b->ledger;
+    enum error e = l->options.clock(&b->now);
+
+    if (e != ERROR_NONE || (e = ledger_read_state(b->txn, &b->state)) != ERROR_NONE ||
+        (e = check_mark(b)) != ERROR_NONE ||
+        (e = ledger_periods_refresh(l, false)) != ERROR_NONE)
+        return e;
+    bool new_boot = memcmp(b->state.time.boot_id, b->now.boot_id, sizeof b->now.boot_id) != 0;
+    storetime_advance(&b->state.time, &b->now);
+    return new_boot ? batch_new_boot(b) : ERROR_NONE;
+}
+
+static enum error pause(struct batch *b, struct op *op)
+{
+    b->changed = b->changed || b->state.paused != op->paused;
+    b->state.paused = op->paused;
+    return ERROR_NONE;
+}
+
+static enum error maintain(struct batch *b, struct op *op)
+{
+    (void)op;
+    return batch_erase(b, ERASE_TIMED);
+}
+
+static enum error (*const perform[])(struct batch *, struct op *) = {
+    [OP_RESERVE] = batch_reserve, [OP_SETTLE] = batch_settle,           [OP_PAUSE] = pause,
+    [OP_MAINTAIN] = maintain,     [OP_CLOCK_RESET] = batch_clock_reset,
+};
+
+/* What rides along; only if the transaction writes anyway, or if it is there for this. */
+static enum error finish(struct batch *b, bool timed)
+{
+    struct row_key key;
+    struct record r;
+    enum error e;
+
+    if (!b->changed && !timed)
+        return ERROR_NONE;
+    if ((e = batch_fold(b)) != ERROR_NONE ||
+        (e = batch_erase(b, 2 * b->added + ERASE_SPARE)) != ERROR_NONE ||
+        (e = batch_periods(b)) != ERROR_NONE || (e = batch_history_flush(b)) != ERROR_NONE)
+        return e;
+    if (!b->changed)
+        return ERROR_NONE;
+    key_state(&key);
+    record_state(&b->state, &r);
+    return batch_put(b, &key, &r);
+}
+
+static enum error run_ops(struct batch *b, struct op *list)
+{
+    bool timed = false;
+
+    for (struct op *op = list; op; op = op->next) {
+        op->error = ERROR_NONE;
+        b->policy = op->policy;
+        timed = timed || op->kind == OP_MAINTAIN;
+        enum error e = perform[op->kind](b, op);
+        if (e != ERROR_NONE)
+            return e;
+    }
+    return finish(b, timed);
+}
+
+/* Places taken in a transaction that did not commit. */
+static void drop_places(struct ledger *l, struct op *list)
+{
+    for (struct op *op = list; op; op = op->next) {
+        if (op->charged)
+            live_drop(l->live, op->reservation.id);
+        op->charged = false;
+    }
+}
+
+/* One try. *list is filled once the write lock is held, so that waiters can withdraw until
+ * then. */
+static enum error attempt(struct ledger *l, struct op *(*take)(void *), void *arg,
+                          struct op **list, bool *taken)
+{
+    struct batch b;
+    enum error e;
+
+    memset(&b, 0, sizeof b);
+    b.ledger = l;
+    if ((e = ledger_verify(l)) != ERROR_NONE ||
+        (e = kv_begin_write(l->kv, &b.txn)) != ERROR_NONE)
+        return e;
+    if (!*taken)
+        *list = take(arg);
+    *taken = true;
+    if (!*list || (e = begin(&b)) != ERROR_NONE || (e = run_ops(&b, *list)) != ERROR_NONE ||
+        !b.changed) {
+        kv_abort(b.txn);
+        return e;
+    }
+    if ((e = kv_commit(b.txn)) != ERROR_NONE && e != ERROR_STORE_FULL)
+        ledger_break(l, e);
+    return e;
+}
+
+void batch_run(struct ledger *l, struct op *(*take)(void *arg),
+               void (*give)(void *arg, struct op *list), void *arg)
+{
+    struct op *list = NULL;
+    bool taken = false;
+    enum error e = attempt(l, take, arg, &list, &taken);
+
+    if (e == ERROR_STORE_FULL) {
+        drop_places(l, list);
+        kv_clear_readers(l->kv);
+        e = attempt(l, take, arg, &list, &taken);
+    }
+    if (!taken)
+        list = take(arg);
+    if (e != ERROR_NONE) {
+        drop_places(l, list);
+        for (struct op *op = list; op; op = op->next)
+            op->error = e;
+    }
+    give(arg, list);
+}
+
+/* Whether the front row of a table has ended. */
+static bool front_has_ended(const struct view_context *c, enum table t, int64_t by_ms)
+{
+    struct kv_cursor *cursor;
+    struct kv_slice key, value;
+    struct row_key from;
+    int64_t at = INT64_MAX;
+
+    if (kv_cursor_open(c->txn, &cursor) != ERROR_NONE)
+        return false;
+    key_table(t, &from);
+    if (kv_cursor_seek(cursor, from.bytes, from.n, &key, &value) != ERROR_NONE ||
+        !key_instant(t, &key, &at))
+        at = INT64_MAX;
+    kv_cursor_close(cursor);
+    return at <= by_ms;
+}
+
+static bool board_differs(const struct view_context *c)
+{
+    uint8_t id[16];
+
+    board_id(c->ledger->board, id);
+    bool same = memcmp(id, c->state->board_id, sizeof id) == 0;
+    for (unsigned i = 0; i < FIGURES; i++)
+        if (board_get(c->ledger->board, i) != (same ? c->state->folded[i] : 0))
+            return true;
+    return false;
+}
+
+struct wanted {
+    const struct policy *policy;
+    bool is;
+};
+
+static enum error look(void *arg, const struct view_context *c)
+{
+    struct wanted *w = arg;
+    int64_t t = storetime_now(&c->state->time, c->now);
+    struct periods p = c->ledger->periods;
+
+    w->is = board_differs(c) ||
+            memcmp(c->state->time.boot_id, c->now->boot_id, sizeof c->now->boot_id) != 0 ||
+            front_has_ended(c, TABLE_RESERVATION, c->now->boot_ms);
+    if (storetime_may_erase(&c->state->time, t))
+        w->is = w->is || front_has_ended(c, TABLE_COUNTER, t) ||
+                front_has_ended(c, TABLE_DAY, t - w->policy->retention_ms) ||
+                periods_advance(&p, view_zone(c->ledger, w->policy), t);
+    mac_wipe(&p, sizeof p);
+    return ERROR_NONE;
+}
+
+bool batch_wanted(struct ledger *l, const struct policy *p)
+{
+    struct wanted w = {p, false};
+
+    return ledger_reading(l, look, &w) == ERROR_NONE && w.is;
+}

@@ -1,0 +1,123 @@
+/*
+ * The key-value store: the one file that includes lmdb.h (store/kv.c). One environment, LMDB's
+ * main table alone: tables are key prefixes (store/record.h), because a named table costs a
+ * further page write in every transaction. Never creates anything but in kv_create.
+ *
+ * Threads: read transactions from any thread, one at a time each; write transactions from one
+ * thread of the process only. Never fork with a kv open.
+ */
+#ifndef STORE_KV_H
+#define STORE_KV_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "platform/error.h"
+#include "platform/file.h"
+
+#define KV_KEY_MAX 64  /* longest key of ours; LMDB's own limit is 511 */
+#define KV_READERS 512 /* reader slots: processes x workers, CGI processes one each */
+
+struct kv;
+struct kv_txn;
+
+struct kv_slice {
+    const void *data; /* valid until the next write in the transaction or its end */
+    size_t n;
+};
+
+/* Makes data.mdb and lock.mdb (0600) in an existing directory, and syncs both it and them.
+ * ERROR_EXISTS if one is there; ERROR_UNSUPPORTED if the file system cannot map or lock;
+ * ERROR_STORE_MISSING without the directory; ERROR_STORE_IO. Leaves nothing on failure. */
+enum error kv_create(const char *directory, size_t map_bytes);
+
+/*
+ * Opens what is there. Before LMDB sees the files: both exist, are regular, no links, and
+ * data.mdb begins like an LMDB file of this machine (LMDB would initialise an empty one
+ * silently). After it: the open files are those at the path, and the table is a plain one. If
+ * data.mdb ends before the last page ever taken, it is walked (kv_walk), since a sound file can
+ * be so. Clears dead readers. A data.mdb that vanishes between look and open is made anew by
+ * LMDB, empty: that is ERROR_STORE_REPLACED, and the empty file stays, since it cannot be told
+ * to be ours. ERROR_STORE_MISSING, _INVALID, _IO, _REPLACED, ERROR_MEMORY, ERROR_UNSUPPORTED.
+ * The map is map_bytes, down to whole pages, or what the file needs if that is more.
+ */
+enum error kv_open(const char *directory, size_t map_bytes, struct kv **out);
+
+/* Ends it; every transaction and read handle has been freed. In a process that serves one
+ * request call _exit instead: LMDB 0.9.26-0.9.31 races with other processes' opening when an
+ * environment is closed (ITS#9278). */
+void kv_close(struct kv *kv);
+
+/*
+ * The open files are still those at the path, and not shorter than this process has seen them.
+ * A stat call each; before each decision. ERROR_STORE_MISSING, _REPLACED, _INVALID, _IO: unless
+ * the same files come back, only opening anew can help.
+ */
+enum error kv_check_files(struct kv *kv);
+
+/*
+ * Walks the free list and every row of every page in a forked child (a broken file can kill it
+ * by SIGBUS): keys ascend, each is found by a search, no page is free twice or claimed twice.
+ * Not while a kv is open in this process. ERROR_STORE_BROKEN if the child says so, dies, or
+ * takes longer than 60 s; ERROR_SYSTEM without a child; otherwise as kv_open. `visit` (may be
+ * NULL) is called in the child for each row and may refuse it; the process may have threads, so
+ * it must not use stdio, the log or locks.
+ */
+enum error kv_walk(const char *directory, size_t map_bytes,
+                   bool (*visit)(const void *key, size_t nkey, const void *value,
+                                 size_t nvalue));
+
+/*
+ * Transactions. A read transaction handle may be kept and reused: kv_begin_read(kv, &t) with
+ * *t not NULL renews it, kv_end_read(t) leaves it for reuse, kv_free_read(t) gives the reader
+ * slot back (takes NULL). Follows another process's larger map by itself (MDB_MAP_RESIZED), in
+ * which case all transactions of the process are waited for, 2 s at most: ERROR_BUSY; as when
+ * all KV_READERS slots are taken. ERROR_STORE_IO: open anew.
+ */
+enum error kv_begin_read(struct kv *kv, struct kv_txn **t);
+void kv_end_read(struct kv_txn *t);
+void kv_free_read(struct kv_txn *t);
+
+/* kv_begin_write waits for the write lock without bound. On ERROR_STORE_FULL from any call:
+ * abort, kv_clear_readers, and try once more. kv_commit ends the transaction either way; after
+ * a failed one it may have happened. */
+enum error kv_begin_write(struct kv *kv, struct kv_txn **out);
+enum error kv_commit(struct kv_txn *t);
+void kv_abort(struct kv_txn *t);
+void kv_clear_readers(struct kv *kv);
+
+/* The id of the last committed transaction as this transaction sees it. */
+uint64_t kv_last_id(const struct kv_txn *t);
+
+/* ERROR_NOT_FOUND if there is no such key. kv_put overwrites; ERROR_TOO_LARGE for a key that is
+ * empty or longer than KV_KEY_MAX. */
+enum error kv_get(struct kv_txn *t, const void *key, size_t n, struct kv_slice *out);
+enum error kv_put(struct kv_txn *t, const void *key, size_t n, const void *value,
+                  size_t nvalue);
+enum error kv_delete(struct kv_txn *t, const void *key, size_t n);
+
+/*
+ * A cursor: positions on the first key >= the given one (n = 0: on the first), then goes on in
+ * order. ERROR_NOT_FOUND at the end, and from then on until the next seek. kv_cursor_delete
+ * removes the row it stands on (write transactions; the next kv_cursor_next yields the one
+ * after it); ERROR_NOT_FOUND if it stands on none. Rows may be put and deleted
+ * beside it, but the one it stands on goes through it alone. Close it before the transaction
+ * ends.
+ */
+struct kv_cursor;
+enum error kv_cursor_open(struct kv_txn *t, struct kv_cursor **out);
+enum error kv_cursor_seek(struct kv_cursor *c, const void *key, size_t n,
+                          struct kv_slice *found, struct kv_slice *value);
+enum error kv_cursor_next(struct kv_cursor *c, struct kv_slice *found, struct kv_slice *value);
+enum error kv_cursor_delete(struct kv_cursor *c);
+void kv_cursor_close(struct kv_cursor *c);
+
+/* Size of the map and bytes of it in use (pages reached so far, free ones among them apart). In
+ * a read transaction. */
+struct kv_usage {
+    uint64_t map_bytes, used_bytes, free_bytes;
+};
+enum error kv_usage(struct kv_txn *t, struct kv_usage *out);
+
+#endif

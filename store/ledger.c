@@ -1,0 +1,619 @@
+/*
+ * The ledger's doors: making a store, opening it or saying why not, checking before each
+ * decision that the open files are still the store, and asking from a read transaction.
+ * Fails closed: whatever is missing, older, foreign, unreadable or cut is an error with a name,
+ * and nothing but ledger_create makes a store.
+ */
+#include "store/ledger.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "platform/random.h"
+#include "store/ledger_parts.h"
+#include "store/mark.h"
+
+#define FILE_DATA    "data.mdb"
+#define FILE_LOCK    "lock.mdb"
+#define FILE_PERIODS "periods"
+#define OPEN_TRIES   3
+
+static char *join(const char *directory, const char *name)
+{
+    size_t n = strlen(directory) + strlen(name) + 2;
+    char *path = malloc(n);
+
+    if (path)
+        snprintf(path, n, "%s/%s", directory, name);
+    return path;
+}
+
+/* Making a store */
+
+static void schema_check(const uint8_t secret[SECRET_SIZE], const uint8_t uuid[16],
+                         uint8_t out[MAC_SIZE])
+{
+    mac_compute(secret, "store", uuid, 16, out);
+}
+
+static enum error make_schema(const struct ledger_options *o, const char *zone,
+                              struct schema *out)
+{
+    struct zone parsed;
+
+    memset(out, 0, sizeof *out);
+    out->version = RECORD_VERSION;
+    if (!zone_parse(zone, &parsed))
+        return ERROR_SYNTAX;
+    snprintf(out->zone, sizeof out->zone, "%s", zone);
+    enum error e = random_bytes(out->uuid, sizeof out->uuid);
+    if (e == ERROR_NONE)
+        schema_check(o->secret, out->uuid, out->check);
+    return e;
+}
+
+/* The civil day's window is there from the start: log and dashboard name callers by its key. */
+static enum error make_periods(const struct ledger_options *o, const struct schema *schema,
+                               const struct clock_now *now, const char *path,
+                               struct state *state)
+{
+    struct window day = {WINDOW_DAY, 0};
+    struct zone z;
+    struct periods p;
+
+    memset(&p, 0, sizeof p);
+    (void)zone_parse(schema->zone, &z);
+    enum error e =
+        periods_add(&p, window_code(day), window_oldest_period(day, &z, now->wall_ms));
+    if (e == ERROR_NONE)
+        e = periods_write(path, o->secret, schema->uuid, &p);
+    state->n_windows = 1;
+    state->window[0].code = window_code(day);
+    state->window[0].generation = p.entry[0].generation;
+    mac_wipe(&p, sizeof p);
+    return e;
+}
+
+static enum error put_first_rows(struct kv *kv, const struct schema *schema,
+                                 const struct state *state)
+{
+    struct kv_txn *t = NULL;
+    struct row_key key;
+    struct record r;
+    enum error e = kv_begin_write(kv, &t);
+
+    if (e != ERROR_NONE)
+        return e;
+    key_schema(&key);
+    record_schema(schema, &r);
+    e = kv_put(t, key.bytes, key.n, r.bytes, r.n);
+    if (e == ERROR_NONE) {
+        key_state(&key);
+        record_state(state, &r);
+        e = kv_put(t, key.bytes, key.n, r.bytes, r.n);
+    }
+    if (e != ERROR_NONE) {
+        kv_abort(t);
+        return e;
+    }
+    return kv_commit(t);
+}
+
+static enum error fill_store(const struct ledger_options *o, const char *zone,
+                             const char *path_periods, const char *path_mark)
+{
+    struct schema schema;
+    struct state state;
+    struct clock_now now;
+    struct kv *kv = NULL;
+    enum error e;
+
+    memset(&state, 0, sizeof state);
+    if ((e = o->clock(&now)) != ERROR_NONE ||
+        (e = make_schema(o, zone, &schema)) != ERROR_NONE ||
+        (e = make_periods(o, &schema, &now, path_periods, &state)) != ERROR_NONE ||
+        (e = kv_create(o->store, o->map_bytes)) != ERROR_NONE ||
+        (e = kv_open(o->store, o->map_bytes, &kv)) != ERROR_NONE)
+        return e;
+    state.time.time_ms = now.wall_ms;
+    state.time.boot_ms = now.boot_ms;
+    memcpy(state.time.boot_id, now.boot_id, sizeof now.boot_id);
+    e = put_first_rows(kv, &schema, &state);
+    kv_close(kv);
+    if (e == ERROR_NONE) {
+        struct mark m = {.last_id = 0};
+
+        memcpy(m.uuid, schema.uuid, sizeof m.uuid);
+        e = mark_replace(path_mark, &m);
+    }
+    return e;
+}
+
+static bool is_there(const char *path)
+{
+    struct file_id id;
+
+    return path && file_id_path(path, &id) == ERROR_NONE;
+}
+
+static enum error run_directory(const char *run, bool make)
+{
+    struct stat st;
+
+    if (make && mkdir(run, 0700) != 0 && errno != EEXIST)
+        return ERROR_SYSTEM;
+    if (lstat(run, &st) != 0 || !S_ISDIR(st.st_mode) || st.st_uid != geteuid() ||
+        (st.st_mode & 077) != 0)
+        return ERROR_RUN_MISSING;
+    return ERROR_NONE;
+}
+
+enum error ledger_create(const struct ledger_options *o, const char *zone)
+{
+    char *data = join(o->store, FILE_DATA), *lock = join(o->store, FILE_LOCK);
+    char *periods = join(o->store, FILE_PERIODS);
+    char *run = o->run ? strdup(o->run) : join(o->store, "run");
+    char *mark = run ? join(run, "mark") : NULL;
+    enum error e = data && lock && periods && mark ? ERROR_NONE : ERROR_MEMORY;
+
+    if (e == ERROR_NONE && (is_there(data) || is_there(lock) || is_there(periods)))
+        e = ERROR_EXISTS;
+    else if (e == ERROR_NONE && (e = run_directory(run, !o->run)) == ERROR_NONE &&
+             (e = fill_store(o, zone, periods, mark)) != ERROR_NONE && e != ERROR_EXISTS) {
+        unlink(data); /* half a store is none; nothing was there before */
+        unlink(lock);
+        unlink(periods);
+    }
+    free(data);
+    free(lock);
+    free(periods);
+    free(run);
+    free(mark);
+    return e;
+}
+
+/* Opening one */
+
+static enum error set_paths(struct ledger *l, const struct ledger_options *o)
+{
+    l->options = *o;
+    l->options.store = strdup(o->store);
+    l->run = o->run ? strdup(o->run) : join(o->store, "run");
+    l->options.run = l->run;
+    if (!l->options.store || !l->run)
+        return ERROR_MEMORY;
+    l->path_periods = join(o->store, FILE_PERIODS);
+    l->path_mark = join(l->run, "mark");
+    l->path_live = join(l->run, "live");
+    l->path_board = join(l->run, "board");
+    return l->path_periods && l->path_mark && l->path_live && l->path_board ? ERROR_NONE
+                                                                            : ERROR_MEMORY;
+}
+
+/* Once a boot and file: LMDB has no checksums and can die on a broken file, so a child looks.
+ */
+static enum error walk_once(struct ledger *l, const struct clock_now *now)
+{
+    char *data = join(l->options.store, FILE_DATA), *note = join(l->run, "walked");
+    struct file_id id;
+    enum error e = data && note ? ERROR_NONE : ERROR_MEMORY;
+
+    if (e == ERROR_NONE && file_id_path(data, &id) != ERROR_NONE)
+        e = ERROR_STORE_MISSING;
+    else if (e == ERROR_NONE && !mark_walked(note, now->boot_id, id) &&
+             (e = kv_walk(l->options.store, l->options.map_bytes, record_row_ok)) == ERROR_NONE)
+        mark_walked_note(note, now->boot_id, id);
+    free(data);
+    free(note);
+    return e;
+}
+
+static enum error read_schema(struct ledger *l, struct kv_txn *t)
+{
+    uint8_t check[MAC_SIZE];
+    struct row_key key;
+    struct kv_slice value;
+
+    key_schema(&key);
+    enum error e = kv_get(t, key.bytes, key.n, &value);
+    if (e != ERROR_NONE)
+        return e == ERROR_NOT_FOUND ? ERROR_STORE_INVALID : e;
+    if ((e = record_schema_read(&value, &l->schema)) != ERROR_NONE)
+        return e;
+    schema_check(l->options.secret, l->schema.uuid, check);
+    if (!mac_equal(check, l->schema.check, sizeof check))
+        return ERROR_STORE_SECRET;
+    return zone_parse(l->schema.zone, &l->zone) ? ERROR_NONE : ERROR_STORE_INVALID;
+}
+
+/* Another process may be writing the mark at this moment; a torn read is read again. */
+static enum error read_mark(int fd, struct mark *m)
+{
+    enum error e = mark_read(fd, m);
+
+    for (int i = 0; i < OPEN_TRIES && e == ERROR_STORE_INVALID; i++)
+        e = mark_read(fd, m);
+    return e;
+}
+
+/* Runs fn in a read transaction of its own. */
+static enum error
+with_rows(struct ledger *l,
+          enum error (*fn)(struct ledger *l, struct kv_txn *t, struct mark *m), struct mark *m)
+{
+    struct kv_txn *t = NULL;
+    enum error e = kv_begin_read(l->kv, &t);
+
+    if (e != ERROR_NONE)
+        return e;
+    e = fn(l, t, m);
+    kv_end_read(t);
+    kv_free_read(t);
+    return e;
+}
+
+static enum error make_mark(struct ledger *l, struct kv_txn *t, struct mark *m)
+{
+    struct state s;
+    enum error e = read_schema(l, t);
+
+    if (e != ERROR_NONE || (e = ledger_read_state(t, &s)) != ERROR_NONE)
+        return e;
+    m->last_id = kv_last_id(t);
+    memcpy(m->uuid, l->schema.uuid, sizeof m->uuid);
+    return mark_create(l->path_mark, m);
+}
+
+static enum error check_rows(struct ledger *l, struct kv_txn *t, struct mark *m)
+{
+    struct state s;
+    enum error e = read_schema(l, t);
+
+    if (e != ERROR_NONE || (e = ledger_read_state(t, &s)) != ERROR_NONE)
+        return e;
+    if (memcmp(m->uuid, l->schema.uuid, sizeof m->uuid) != 0)
+        return ERROR_STORE_REPLACED;
+    return kv_last_id(t) < m->last_id ? ERROR_STORE_ROLLED_BACK : ERROR_NONE;
+}
+
+/* The mark is read before the rows: others go on committing meanwhile. */
+static enum error check_store(struct ledger *l, bool adopt)
+{
+    struct mark m;
+    enum error e;
+
+    if (adopt && unlink(l->path_mark) != 0 && errno != ENOENT)
+        return ERROR_SYSTEM;
+    if ((e = mark_open(l->path_mark, &l->mark_fd)) == ERROR_NOT_FOUND &&
+        (e = with_rows(l, make_mark, &m)) == ERROR_NONE)
+        e = mark_open(l->path_mark, &l->mark_fd);
+    if (e != ERROR_NONE || (e = file_id_fd(l->mark_fd, &l->mark_id)) != ERROR_NONE ||
+        (e = read_mark(l->mark_fd, &m)) != ERROR_NONE)
+        return e;
+    return with_rows(l, check_rows, &m);
+}
+
+static enum error open_files(struct ledger *l, bool adopt)
+{
+    struct clock_now now;
+    enum error e;
+
+    if ((e = l->options.clock(&now)) != ERROR_NONE ||
+        (e = run_directory(l->run, false)) != ERROR_NONE ||
+        (e = walk_once(l, &now)) != ERROR_NONE ||
+        (e = kv_open(l->options.store, l->options.map_bytes, &l->kv)) != ERROR_NONE)
+        return e;
+    if ((e = check_store(l, adopt)) != ERROR_NONE ||
+        (e = ledger_periods_refresh(l, true)) != ERROR_NONE ||
+        (e = live_open(l->path_live, &l->live)) != ERROR_NONE ||
+        (e = board_open(l->path_board, &l->board)) != ERROR_NONE)
+        return e;
+    mac_compute(l->options.secret, "live", now.boot_id, sizeof now.boot_id, l->live_key);
+    mac_compute(l->options.secret, "display", "", 0, l->display_key);
+    return ERROR_NONE;
+}
+
+static void ledger_free(struct ledger *l)
+{
+    for (struct reader *r = l->readers, *next; r; r = next) {
+        next = r->next;
+        if (r->txn)
+            kv_free_read(r->txn);
+        mac_wipe(r, sizeof *r);
+        free(r);
+    }
+    if (l->kv)
+        kv_close(l->kv);
+    live_close(l->live);
+    board_close(l->board);
+    if (l->mark_fd >= 0)
+        close(l->mark_fd);
+    free((char *)(uintptr_t)l->options.store);
+    free(l->run);
+    free(l->path_periods);
+    free(l->path_mark);
+    free(l->path_live);
+    free(l->path_board);
+    mac_wipe(l, sizeof *l);
+    free(l);
+}
+
+enum error ledger_open(const struct ledger_options *o, bool adopt, struct ledger **out)
+{
+    struct ledger *l = calloc(1, sizeof *l);
+    enum error e;
+
+    if (!l)
+        return ERROR_MEMORY;
+    l->mark_fd = -1;
+    pthread_rwlock_init(&l->periods_lock, NULL);
+    pthread_mutex_init(&l->readers_lock, NULL);
+    pthread_mutex_init(&l->timed_lock, NULL);
+    writer_init(&l->writer);
+    if ((e = set_paths(l, o)) == ERROR_NONE)
+        e = open_files(l, adopt);
+    if (e != ERROR_NONE) {
+        ledger_free(l);
+        return e;
+    }
+    *out = l;
+    return ERROR_NONE;
+}
+
+bool ledger_close(struct ledger *l, int64_t bound_ms)
+{
+    if (!l)
+        return true;
+    if (!writer_stop(l, bound_ms))
+        return false;
+    ledger_free(l);
+    return true;
+}
+
+/* Before each decision */
+
+void ledger_break(struct ledger *l, enum error e)
+{
+    atomic_store(&l->broken, (int)e);
+}
+
+static bool is_still(const char *path, struct file_id id)
+{
+    struct file_id now;
+
+    return file_id_path(path, &now) == ERROR_NONE && file_id_equal(now, id);
+}
+
+static bool is_still_open(const char *path, int fd)
+{
+    struct file_id id;
+
+    return file_id_fd(fd, &id) == ERROR_NONE && is_still(path, id);
+}
+
+enum error ledger_verify(struct ledger *l)
+{
+    enum error e = (enum error)atomic_load(&l->broken);
+
+    if (e != ERROR_NONE || (e = kv_check_files(l->kv)) != ERROR_NONE)
+        return e;
+    if (!is_still(l->path_mark, l->mark_id) || !is_still_open(l->path_live, live_fd(l->live)) ||
+        !is_still_open(l->path_board, board_fd(l->board)))
+        return ERROR_RUN_MISSING;
+    return ledger_periods_refresh(l, false);
+}
+
+enum error ledger_read_state(struct kv_txn *txn, struct state *out)
+{
+    struct row_key key;
+    struct kv_slice value;
+
+    key_state(&key);
+    enum error e = kv_get(txn, key.bytes, key.n, &value);
+    if (e != ERROR_NONE)
+        return e == ERROR_NOT_FOUND ? ERROR_STORE_INVALID : e;
+    return record_state_read(&value, out) ? ERROR_NONE : ERROR_STORE_INVALID;
+}
+
+enum error ledger_periods_refresh(struct ledger *l, bool force)
+{
+    struct file_stamp stamp = file_stamp(l->path_periods);
+    struct periods fresh;
+
+    pthread_rwlock_rdlock(&l->periods_lock);
+    bool same = file_stamp_equal(&stamp, &l->periods_stamp);
+    pthread_rwlock_unlock(&l->periods_lock);
+    if (same && !force)
+        return ERROR_NONE;
+    enum error e = periods_read(l->path_periods, l->options.secret, l->schema.uuid, &fresh);
+    if (e != ERROR_NONE)
+        return e;
+    pthread_rwlock_wrlock(&l->periods_lock);
+    l->periods = fresh;
+    l->periods_stamp = stamp;
+    pthread_rwlock_unlock(&l->periods_lock);
+    mac_wipe(&fresh, sizeof fresh);
+    return ERROR_NONE;
+}
+
+static struct reader *reader_take(struct ledger *l)
+{
+    pthread_mutex_lock(&l->readers_lock);
+    struct reader *r = l->readers;
+    if (r)
+        l->readers = r->next;
+    pthread_mutex_unlock(&l->readers_lock);
+    return r ? r : calloc(1, sizeof *r);
+}
+
+static void reader_give(struct ledger *l, struct reader *r)
+{
+    pthread_mutex_lock(&l->readers_lock);
+    r->next = l->readers;
+    l->readers = r;
+    pthread_mutex_unlock(&l->readers_lock);
+}
+
+static enum error read_once(struct ledger *l, struct reader *r, reading *fn, void *arg)
+{
+    struct clock_now now;
+    struct state state;
+    struct view_context c = {.ledger = l, .state = &state, .now = &now, .cache = r->cache};
+    enum error e = kv_begin_read(l->kv, &r->txn);
+
+    if (e != ERROR_NONE)
+        return e;
+    c.txn = r->txn;
+    /* The clock after the snapshot: a younger state row would put store time before it. */
+    if ((e = l->options.clock(&now)) == ERROR_NONE &&
+        (e = ledger_read_state(r->txn, &state)) == ERROR_NONE) {
+        pthread_rwlock_rdlock(&l->periods_lock);
+        e = fn(arg, &c);
+        pthread_rwlock_unlock(&l->periods_lock);
+    }
+    kv_end_read(r->txn);
+    return e;
+}
+
+enum error ledger_reading(struct ledger *l, reading *fn, void *arg)
+{
+    struct reader *r = reader_take(l);
+
+    if (!r)
+        return ERROR_MEMORY;
+    enum error e = read_once(l, r, fn, arg);
+    if (e == ERROR_PERIODS && (e = ledger_periods_refresh(l, true)) == ERROR_NONE)
+        e = read_once(l, r, fn, arg);
+    reader_give(l, r);
+    return e;
+}
+
+/* Asking */
+
+struct question {
+    const struct policy *policy;
+    const struct demand *demand;
+    struct answer *answer;
+};
+
+static enum error check(void *arg, const struct view_context *c)
+{
+    struct question *q = arg;
+    struct view v;
+    enum error e = view_build(c, q->policy, q->demand, &v);
+
+    return e == ERROR_NONE ? view_decide(c, q->policy, q->demand, &v, q->answer) : e;
+}
+
+enum error ledger_check(struct ledger *l, const struct policy *p, const struct demand *d,
+                        struct answer *out)
+{
+    struct answer a;
+    struct question q = {p, d, &a};
+    enum error e = ledger_verify(l);
+
+    if (e == ERROR_NONE)
+        e = ledger_reading(l, check, &q);
+    if (e == ERROR_NONE)
+        *out = a;
+    return e;
+}
+
+static void note_policy(struct ledger *l, const struct policy *p)
+{
+    pthread_mutex_lock(&l->timed_lock);
+    l->timed = *p;
+    l->timed.limits = NULL; /* timed work needs zone and retention only */
+    l->timed.n_limits = 0;
+    pthread_mutex_unlock(&l->timed_lock);
+}
+
+enum error ledger_reserve(struct ledger *l, const struct policy *p, const struct demand *d,
+                          struct answer *out, struct reservation *r)
+{
+    struct op *op;
+    enum error e = ledger_verify(l);
+
+    if (e != ERROR_NONE)
+        return e;
+    if (d->hold_ms <= 0 || d->hold_ms > LIVE_HOLD_MAX_MS)
+        return ERROR_TOO_LARGE;
+    note_policy(l, p);
+    if (!(op = op_new(OP_RESERVE, p)))
+        return ERROR_MEMORY;
+    op->demand = *d;
+    if ((e = writer_do(l, op)) != ERROR_NONE)
+        return e;
+    *out = op->answer;
+    *r = op->reservation;
+    op_free(op);
+    return ERROR_NONE;
+}
+
+void ledger_release(struct ledger *l, const struct reservation *r)
+{
+    live_drop(l->live, r->id);
+}
+
+enum error ledger_settle(struct ledger *l, const struct reservation *r,
+                         const struct settlement *s, bool now)
+{
+    static const struct policy none;
+    struct policy p;
+
+    ledger_release(l, r);
+    pthread_mutex_lock(&l->timed_lock);
+    p = l->timed;
+    pthread_mutex_unlock(&l->timed_lock);
+    struct op *op = op_new(OP_SETTLE, p.retention_ms > 0 ? &p : &none);
+    if (!op)
+        return ERROR_MEMORY;
+    op->reservation = *r;
+    op->settlement = *s;
+    if (!now)
+        return writer_post(l, op);
+    enum error e = writer_do(l, op);
+    if (e == ERROR_NONE)
+        op_free(op);
+    return e;
+}
+
+/* For the owner */
+
+static enum error command(struct ledger *l, const struct policy *p, enum op_kind kind,
+                          bool paused)
+{
+    struct op *op = op_new(kind, p);
+
+    if (!op)
+        return ERROR_MEMORY;
+    op->paused = paused;
+    enum error e = writer_do(l, op);
+    if (e == ERROR_NONE)
+        op_free(op);
+    return e;
+}
+
+enum error ledger_set_paused(struct ledger *l, const struct policy *p, bool paused)
+{
+    return command(l, p, OP_PAUSE, paused);
+}
+
+enum error ledger_maintain(struct ledger *l, const struct policy *p)
+{
+    return command(l, p, OP_MAINTAIN, false);
+}
+
+enum error ledger_clock_reset(struct ledger *l, const struct policy *p)
+{
+    return command(l, p, OP_CLOCK_RESET, false);
+}
+
+void ledger_figure(struct ledger *l, enum figure f)
+{
+    board_add(l->board, (unsigned)f, 1);
+}

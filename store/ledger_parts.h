@@ -1,0 +1,168 @@
+/*
+ * The ledger's inside, shared by its files and by nobody else:
+ *   ledger.c  opening, closing, checking the files, asking from a read transaction
+ *   view.c    one request against the rows: what is counted, where, and the verdict
+ *   batch.c   one write transaction over the operations that wait; with it (store/batch.h)
+ *             charge.c (reserve, settle), upkeep.c (history, board, ended rows, period keys)
+ *             and reset.c (clock reset)
+ *   writer.c  the one thread that writes, and its queue
+ *   report.c  figures for the owner
+ */
+#ifndef STORE_LEDGER_PARTS_H
+#define STORE_LEDGER_PARTS_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+#include "platform/board.h"
+#include "platform/live.h"
+#include "store/ledger.h"
+#include "store/period.h"
+#include "store/record.h"
+
+/* A read transaction and the keys derived in it, kept for reuse. */
+struct reader {
+    struct reader *next;
+    struct kv_txn *txn;
+    struct period_cache cache[PERIOD_WINDOWS];
+};
+
+enum op_kind { OP_RESERVE, OP_SETTLE, OP_PAUSE, OP_MAINTAIN, OP_CLOCK_RESET };
+
+/*
+ * One thing to be done by the writer. Lives on the heap: a waiter that has given up leaves it
+ * to the writer. Nothing in it is borrowed.
+ */
+struct op {
+    struct op *next;
+    enum op_kind kind;
+    bool taken;     /* the writer has it */
+    bool abandoned; /* nobody waits for it any more */
+    bool done;
+    bool charged;   /* OP_RESERVE: a reservation was written and a place is held */
+    bool waited;    /* somebody waits; otherwise the writer frees it */
+    int64_t due_ms; /* monotonic: not before this (settles ride on others' commits) */
+    pthread_cond_t finished;
+    enum error error;
+
+    struct limit limits[LIMITS_MAX];
+    struct policy policy;
+    struct demand demand;
+    struct answer answer;
+    struct reservation reservation;
+    struct settlement settlement;
+    bool paused;
+};
+
+/* The queue and its thread. */
+struct writer {
+    pthread_mutex_t lock;
+    pthread_cond_t wake;
+    struct op *first, **last;
+    pthread_t thread;
+    bool started, stopping, exited;
+    int64_t maintain_ms; /* monotonic: when timed work is due */
+    pthread_cond_t gone;
+};
+
+struct ledger {
+    struct ledger_options options; /* store and run are owned copies */
+    char *run;
+    char *path_periods, *path_mark, *path_live, *path_board;
+    uint8_t live_key[MAC_SIZE]; /* of this boot: places do not outlive it */
+    uint8_t display_key[MAC_SIZE];
+    struct schema schema;
+    struct zone zone;
+    struct kv *kv;
+    struct live *live;
+    struct board *board;
+    int mark_fd;
+    struct file_id mark_id;
+
+    pthread_rwlock_t periods_lock;
+    struct periods periods;
+    struct file_stamp periods_stamp;
+
+    pthread_mutex_t readers_lock;
+    struct reader *readers;
+
+    struct writer writer;
+    struct period_cache writer_cache[PERIOD_WINDOWS];
+    pthread_mutex_t timed_lock;
+    struct policy timed; /* the policy last seen, for timed work; limits NULL */
+    atomic_int broken;   /* an enum error that only closing and opening again can mend */
+};
+
+#define LIVE_HOLD_MAX_MS                                                                       \
+    (60LL * 60 * 1000) /* no call lasts an hour: total-timeout ends at 15 min */
+#define HISTORY_DAYS 400
+
+/* One request against the rows of one transaction. */
+struct view {
+    struct counter counter[LIMITS_MAX];
+    struct row_key row[LIMITS_MAX]; /* of each counter's newest slot */
+    unsigned n;
+    uint32_t present;
+    uint8_t live_hash[SUBJECTS][SUBJECT_HASH];
+    int64_t store_ms;
+};
+
+/* What a view is computed in. */
+struct view_context {
+    struct ledger *ledger;
+    struct kv_txn *txn;
+    const struct state *state;
+    const struct clock_now *now;
+    struct period_cache *cache; /* PERIOD_WINDOWS of them */
+};
+
+/* The zone by which the policy names days. */
+const struct zone *view_zone(const struct ledger *l, const struct policy *p);
+
+/*
+ * Reads every counter that the demand's limits need. ERROR_PERIODS if the key of a window is
+ * missing or not the store's (the caller reads the file again and tries once more).
+ */
+enum error view_build(const struct view_context *c, const struct policy *p,
+                      const struct demand *d, struct view *out);
+
+/* The verdict over a view, live reservations included, as an answer with real waits. */
+enum error view_decide(const struct view_context *c, const struct policy *p,
+                       const struct demand *d, const struct view *v, struct answer *out);
+
+/* Visits the reservations that have not passed their deadline, of this boot. */
+typedef enum error hold_visit(void *arg, uint64_t id, const struct hold *h);
+enum error view_holds(const struct view_context *c, hold_visit *visit, void *arg);
+
+/* The state row. ERROR_STORE_INVALID if it is missing or not ours. */
+enum error ledger_read_state(struct kv_txn *txn, struct state *out);
+
+/* Reads the period file again if it has changed. */
+enum error ledger_periods_refresh(struct ledger *l, bool force);
+
+/* Runs `fn` in a read transaction with everything a view needs, the period keys locked. Tries
+ * once more with the period file read again on ERROR_PERIODS. */
+typedef enum error reading(void *arg, const struct view_context *c);
+enum error ledger_reading(struct ledger *l, reading *fn, void *arg);
+
+/* Marks the ledger as one that must be closed and opened again. */
+void ledger_break(struct ledger *l, enum error e);
+
+/* Runs the operations of one write transaction (the writer's thread only): take() hands over
+ * those that wait once the lock is held; give() gets the list back with results. */
+void batch_run(struct ledger *l, struct op *(*take)(void *arg),
+               void (*give)(void *arg, struct op *list), void *arg);
+/* Whether timed work has anything to do. */
+bool batch_wanted(struct ledger *l, const struct policy *p);
+
+void writer_init(struct writer *w);
+/* Queues and waits up to LEDGER_WAIT_MS; takes the op over: on ERROR_NONE its results are in it
+ * and the caller frees it by op_free; otherwise it is gone. */
+enum error writer_do(struct ledger *l, struct op *op);
+/* Queues without waiting. */
+enum error writer_post(struct ledger *l, struct op *op);
+bool writer_stop(struct ledger *l, int64_t bound_ms);
+struct op *op_new(enum op_kind kind, const struct policy *p);
+void op_free(struct op *op);
+
+#endif

@@ -1,0 +1,506 @@
+/*
+ * Rows as bytes. A cursor writes or reads fixed-width big-endian fields; reading past the end
+ * marks the cursor bad instead of failing each call, and one check at the end decides.
+ */
+#include "store/record.h"
+
+#include <string.h>
+
+#define TAG_SCHEMA   'S'
+#define TAG_STATE    'T'
+#define TAG_OVERHEAD 'O'
+
+static const uint8_t magic[8] = {'p', 'e', 'n', 'n', 'y', 'g', 'a', 't'};
+
+struct put {
+    uint8_t *at, *end;
+};
+struct get {
+    const uint8_t *at, *end;
+    bool bad;
+};
+
+static void put_bytes(struct put *p, const void *bytes, size_t n)
+{
+    if (n > (size_t)(p->end - p->at))
+        return; /* cannot happen: RECORD_MAX and KV_KEY_MAX are above every row's longest */
+    memcpy(p->at, bytes, n);
+    p->at += n;
+}
+
+static void put_int(struct put *p, uint64_t v, unsigned width)
+{
+    uint8_t b[8];
+
+    for (unsigned i = 0; i < width; i++)
+        b[i] = (uint8_t)(v >> (8 * (width - 1 - i)));
+    put_bytes(p, b, width);
+}
+
+static void get_bytes(struct get *g, void *out, size_t n)
+{
+    if (n > (size_t)(g->end - g->at)) {
+        g->bad = true;
+        memset(out, 0, n);
+        return;
+    }
+    memcpy(out, g->at, n);
+    g->at += n;
+}
+
+static uint64_t get_int(struct get *g, unsigned width)
+{
+    uint8_t b[8];
+    uint64_t v = 0;
+
+    get_bytes(g, b, width);
+    for (unsigned i = 0; i < width; i++)
+        v = v << 8 | b[i];
+    return v;
+}
+
+static bool get_done(const struct get *g)
+{
+    return !g->bad && g->at == g->end;
+}
+
+/* Keys */
+
+static struct put key_start(enum table t, struct row_key *out)
+{
+    struct put p = {out->bytes, out->bytes + sizeof out->bytes};
+
+    put_int(&p, (uint64_t)t, 1);
+    return p;
+}
+
+static void key_end(struct row_key *out, const struct put *p)
+{
+    out->n = (uint8_t)(p->at - out->bytes);
+}
+
+/* Instants before 1970 sort first and are never written; they count as 1970. */
+static uint64_t sortable(int64_t v)
+{
+    return v < 0 ? 0 : (uint64_t)v;
+}
+
+void key_table(enum table t, struct row_key *out)
+{
+    struct put p = key_start(t, out);
+
+    key_end(out, &p);
+}
+
+static void key_meta(char tag, const char *name, struct row_key *out)
+{
+    struct put p = key_start(TABLE_META, out);
+
+    put_bytes(&p, &tag, 1);
+    put_bytes(&p, name, strnlen(name, LEDGER_MODEL_MAX));
+    key_end(out, &p);
+}
+
+void key_schema(struct row_key *out)
+{
+    key_meta(TAG_SCHEMA, "", out);
+}
+
+void key_state(struct row_key *out)
+{
+    key_meta(TAG_STATE, "", out);
+}
+
+void key_overhead(const char *model, struct row_key *out)
+{
+    key_meta(TAG_OVERHEAD, model, out);
+}
+
+void key_history(int64_t day, struct row_key *out)
+{
+    struct put p = key_start(TABLE_HISTORY, out);
+
+    put_int(&p, sortable(day), 8);
+    key_end(out, &p);
+}
+
+void key_counter(struct window w, const struct slot *slot, enum subject s,
+                 const uint8_t hash[SUBJECT_HASH], struct row_key *out)
+{
+    bool day = w.kind == WINDOW_DAY;
+    struct put p = key_start(day ? TABLE_DAY : TABLE_COUNTER, out);
+
+    put_int(&p, sortable(slot->end_ms), 8);
+    if (!day)
+        put_int(&p, window_code(w), 4);
+    put_int(&p, (uint64_t)s, 1);
+    put_bytes(&p, hash, SUBJECT_HASH);
+    key_end(out, &p);
+}
+
+void key_reservation(int64_t deadline_boot_ms, uint64_t id, struct row_key *out)
+{
+    struct put p = key_start(TABLE_RESERVATION, out);
+
+    put_int(&p, sortable(deadline_boot_ms), 8);
+    put_int(&p, id, 8);
+    key_end(out, &p);
+}
+
+bool key_instant(enum table t, const struct kv_slice *key, int64_t *ms)
+{
+    struct get g = {key->data, (const uint8_t *)key->data + key->n, false};
+    uint64_t table = get_int(&g, 1), at = get_int(&g, 8);
+
+    if (g.bad || table != (uint64_t)t || at > INT64_MAX)
+        return false;
+    *ms = (int64_t)at;
+    return true;
+}
+
+bool key_history_day(const struct kv_slice *key, int64_t *day)
+{
+    return key->n == 9 && key_instant(TABLE_HISTORY, key, day);
+}
+
+/* What follows the table's byte and the instant. */
+static uint64_t key_rest(const struct kv_slice *key, unsigned width)
+{
+    struct get g = {key->data, (const uint8_t *)key->data + key->n, false};
+
+    (void)get_int(&g, 1);
+    (void)get_int(&g, 8);
+    return get_int(&g, width);
+}
+
+uint32_t key_window(const struct kv_slice *key)
+{
+    return (uint32_t)key_rest(key, 4);
+}
+
+uint64_t hold_id(const struct kv_slice *key)
+{
+    return key_rest(key, 8);
+}
+
+/* Values */
+
+static struct put record_start(struct record *out)
+{
+    struct put p = {out->bytes, out->bytes + sizeof out->bytes};
+
+    put_int(&p, RECORD_VERSION, 1);
+    return p;
+}
+
+static void record_end(struct record *out, const struct put *p)
+{
+    out->n = (size_t)(p->at - out->bytes);
+}
+
+static struct get value_start(const struct kv_slice *v)
+{
+    struct get g = {v->data, (const uint8_t *)v->data + v->n, false};
+
+    if (get_int(&g, 1) != RECORD_VERSION)
+        g.bad = true;
+    return g;
+}
+
+static void put_amounts(struct put *p, const struct amounts *a)
+{
+    for (unsigned u = 0; u < UNITS_SUMMED; u++)
+        put_int(p, a->of[u], 8);
+}
+
+/* An amount above AMOUNT_MAX was not written by us: it could wrap a sum, so it is refused. */
+static void get_amounts(struct get *g, struct amounts *a)
+{
+    for (unsigned u = 0; u < UNITS_SUMMED; u++) {
+        a->of[u] = get_int(g, 8);
+        if (a->of[u] > AMOUNT_MAX)
+            g->bad = true;
+    }
+}
+
+void record_amounts(const struct amounts *a, struct record *out)
+{
+    struct put p = record_start(out);
+
+    put_amounts(&p, a);
+    record_end(out, &p);
+}
+
+bool record_amounts_read(const struct kv_slice *v, struct amounts *out)
+{
+    struct get g = value_start(v);
+    struct amounts a;
+
+    get_amounts(&g, &a);
+    if (!get_done(&g))
+        return false;
+    *out = a;
+    return true;
+}
+
+void record_schema(const struct schema *s, struct record *out)
+{
+    struct put p = {out->bytes, out->bytes + sizeof out->bytes};
+
+    put_bytes(&p, magic, sizeof magic);
+    put_int(&p, s->version, 1);
+    put_bytes(&p, s->uuid, sizeof s->uuid);
+    put_bytes(&p, s->check, sizeof s->check);
+    put_bytes(&p, s->zone, sizeof s->zone);
+    record_end(out, &p);
+}
+
+enum error record_schema_read(const struct kv_slice *v, struct schema *out)
+{
+    struct get g = {v->data, (const uint8_t *)v->data + v->n, false};
+    struct schema s;
+    uint8_t m[sizeof magic];
+
+    get_bytes(&g, m, sizeof m);
+    s.version = (uint8_t)get_int(&g, 1);
+    if (g.bad || memcmp(m, magic, sizeof magic) != 0)
+        return ERROR_STORE_INVALID;
+    if (s.version > RECORD_VERSION)
+        return ERROR_STORE_VERSION;
+    get_bytes(&g, s.uuid, sizeof s.uuid);
+    get_bytes(&g, s.check, sizeof s.check);
+    get_bytes(&g, s.zone, sizeof s.zone);
+    if (!get_done(&g) || s.version != RECORD_VERSION || s.zone[ZONE_TEXT_MAX - 1] != '\0')
+        return ERROR_STORE_INVALID;
+    *out = s;
+    return ERROR_NONE;
+}
+
+void record_state(const struct state *s, struct record *out)
+{
+    struct put p = record_start(out);
+
+    put_int(&p, (uint64_t)s->time.time_ms, 8);
+    put_int(&p, (uint64_t)s->time.boot_ms, 8);
+    put_int(&p, (uint64_t)s->time.hold_until_ms, 8);
+    put_bytes(&p, s->time.boot_id, sizeof s->time.boot_id);
+    put_int(&p, s->paused, 1);
+    put_bytes(&p, s->board_id, sizeof s->board_id);
+    put_int(&p, FIGURES, 1);
+    for (unsigned i = 0; i < FIGURES; i++)
+        put_int(&p, s->folded[i], 4);
+    put_int(&p, s->n_windows, 1);
+    for (unsigned i = 0; i < s->n_windows; i++) {
+        put_int(&p, s->window[i].code, 4);
+        put_int(&p, s->window[i].generation, 8);
+    }
+    record_end(out, &p);
+}
+
+/* Reads n values of `width` bytes into the first `most` of out; a later program may keep more.
+ */
+static void get_figures(struct get *g, unsigned width, void (*set)(void *, unsigned, uint64_t),
+                        void *out)
+{
+    unsigned n = (unsigned)get_int(g, 1);
+
+    for (unsigned i = 0; i < n; i++) {
+        uint64_t v = get_int(g, width);
+        if (i < FIGURES)
+            set(out, i, v);
+    }
+}
+
+static void set_folded(void *out, unsigned i, uint64_t v)
+{
+    ((uint32_t *)out)[i] = (uint32_t)v;
+}
+
+static void set_figure(void *out, unsigned i, uint64_t v)
+{
+    ((uint64_t *)out)[i] = v;
+}
+
+bool record_state_read(const struct kv_slice *v, struct state *out)
+{
+    struct get g = value_start(v);
+    struct state s;
+
+    memset(&s, 0, sizeof s);
+    s.time.time_ms = (int64_t)get_int(&g, 8);
+    s.time.boot_ms = (int64_t)get_int(&g, 8);
+    s.time.hold_until_ms = (int64_t)get_int(&g, 8);
+    get_bytes(&g, s.time.boot_id, sizeof s.time.boot_id);
+    s.paused = get_int(&g, 1) != 0;
+    get_bytes(&g, s.board_id, sizeof s.board_id);
+    get_figures(&g, 4, set_folded, s.folded);
+    s.n_windows = (unsigned)get_int(&g, 1);
+    if (s.n_windows > PERIOD_WINDOWS)
+        return false;
+    for (unsigned i = 0; i < s.n_windows; i++) {
+        s.window[i].code = (uint32_t)get_int(&g, 4);
+        s.window[i].generation = get_int(&g, 8);
+    }
+    if (!get_done(&g) || s.time.time_ms < 0 || s.time.boot_ms < 0)
+        return false;
+    *out = s;
+    return true;
+}
+
+void record_history(const struct history_day *h, struct record *out)
+{
+    const uint64_t fields[] = {h->admitted,  h->settled,    h->unknown,  h->given_back,
+                               h->tokens_in, h->tokens_out, h->cost_nano};
+    struct put p = record_start(out);
+
+    for (unsigned i = 0; i < sizeof fields / sizeof *fields; i++)
+        put_int(&p, fields[i], 8);
+    put_int(&p, FIGURES, 1);
+    for (unsigned i = 0; i < FIGURES; i++)
+        put_int(&p, h->figures[i], 8);
+    record_end(out, &p);
+}
+
+bool record_history_read(const struct kv_slice *v, struct history_day *out)
+{
+    struct get g = value_start(v);
+    struct history_day h;
+    uint64_t *const fields[] = {&h.admitted,  &h.settled,    &h.unknown,  &h.given_back,
+                                &h.tokens_in, &h.tokens_out, &h.cost_nano};
+
+    memset(&h, 0, sizeof h);
+    for (unsigned i = 0; i < sizeof fields / sizeof *fields; i++)
+        *fields[i] = get_int(&g, 8);
+    get_figures(&g, 8, set_figure, h.figures);
+    if (!get_done(&g))
+        return false;
+    h.day = out->day;
+    *out = h;
+    return true;
+}
+
+void record_overhead(const struct overhead *o, struct record *out)
+{
+    struct put p = record_start(out);
+
+    put_int(&p, o->tokens, 8);
+    put_int(&p, (uint64_t)o->day, 8);
+    record_end(out, &p);
+}
+
+bool record_overhead_read(const struct kv_slice *v, struct overhead *out)
+{
+    struct get g = value_start(v);
+    struct overhead o;
+
+    o.tokens = get_int(&g, 8);
+    o.day = (int64_t)get_int(&g, 8);
+    if (!get_done(&g))
+        return false;
+    *out = o;
+    return true;
+}
+
+void record_hold(const struct hold *h, struct record *out)
+{
+    struct put p = record_start(out);
+
+    put_bytes(&p, h->boot_id, sizeof h->boot_id);
+    put_int(&p, (uint64_t)h->day, 8);
+    put_amounts(&p, &h->reserved);
+    put_int(&p, h->tokens_in, 8);
+    put_int(&p, h->tokens_out, 8);
+    put_int(&p, h->n_live, 1);
+    for (unsigned i = 0; i < h->n_live; i++) {
+        put_int(&p, h->live[i].subject, 1);
+        put_bytes(&p, h->live[i].hash, SUBJECT_HASH);
+    }
+    put_int(&p, h->n_rows, 1);
+    for (unsigned i = 0; i < h->n_rows; i++) {
+        put_int(&p, h->row[i].n, 1);
+        put_bytes(&p, h->row[i].bytes, h->row[i].n);
+    }
+    record_end(out, &p);
+}
+
+static bool get_rows(struct get *g, struct hold *h)
+{
+    h->n_rows = (unsigned)get_int(g, 1);
+    if (h->n_rows > LIMITS_MAX)
+        return false;
+    for (unsigned i = 0; i < h->n_rows; i++) {
+        h->row[i].n = (uint8_t)get_int(g, 1);
+        if (h->row[i].n > KV_KEY_MAX)
+            return false;
+        get_bytes(g, h->row[i].bytes, h->row[i].n);
+    }
+    return get_done(g);
+}
+
+bool record_hold_read(const struct kv_slice *v, struct hold *out)
+{
+    struct get g = value_start(v);
+
+    get_bytes(&g, out->boot_id, sizeof out->boot_id);
+    out->day = (int64_t)get_int(&g, 8);
+    get_amounts(&g, &out->reserved);
+    out->tokens_in = get_int(&g, 8);
+    out->tokens_out = get_int(&g, 8);
+    out->n_live = (unsigned)get_int(&g, 1);
+    if (out->n_live > SUBJECTS)
+        return false;
+    for (unsigned i = 0; i < out->n_live; i++) {
+        out->live[i].subject = (uint8_t)get_int(&g, 1);
+        get_bytes(&g, out->live[i].hash, SUBJECT_HASH);
+    }
+    return get_rows(&g, out);
+}
+
+/* The walk */
+
+static bool meta_ok(const struct kv_slice *key, const struct kv_slice *v)
+{
+    struct schema schema;
+    struct state state;
+    struct overhead overhead;
+
+    if (key->n < 2)
+        return false;
+    switch (((const char *)key->data)[1]) {
+    case TAG_SCHEMA: {
+        enum error e = record_schema_read(v, &schema);
+        return e == ERROR_NONE || e == ERROR_STORE_VERSION; /* opening names the version */
+    }
+    case TAG_STATE:
+        return record_state_read(v, &state);
+    case TAG_OVERHEAD:
+        return record_overhead_read(v, &overhead);
+    default:
+        return false;
+    }
+}
+
+bool record_row_ok(const void *key, size_t nkey, const void *value, size_t nvalue)
+{
+    const struct kv_slice k = {key, nkey}, v = {value, nvalue};
+    struct history_day day = {0};
+    struct amounts amounts;
+    struct hold hold;
+
+    if (nkey < 1)
+        return false;
+    switch (((const uint8_t *)key)[0]) {
+    case TABLE_META:
+        return meta_ok(&k, &v);
+    case TABLE_HISTORY:
+        return nkey == 9 && record_history_read(&v, &day);
+    case TABLE_DAY:
+        return nkey == 9 + 1 + SUBJECT_HASH && record_amounts_read(&v, &amounts);
+    case TABLE_COUNTER:
+        return nkey == 9 + 4 + 1 + SUBJECT_HASH && record_amounts_read(&v, &amounts);
+    case TABLE_RESERVATION:
+        return nkey == 9 + 8 && record_hold_read(&v, &hold);
+    default:
+        return false;
+    }
+}

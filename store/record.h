@@ -1,0 +1,131 @@
+/*
+ * How rows look in the store (pure): keys, values, and nothing else. Everything is big-endian
+ * and of fixed width, so that keys sort by what they begin with, and each value begins with a
+ * version byte. Decoders bound what they read and say false for anything that they did not
+ * write.
+ *
+ * Tables are key prefixes. Rows that expire begin, after the table's byte, with the instant at
+ * which they do, so that ended ones lie in front.
+ *
+ *   1 meta          tag, name                        state, schema, zone, model overheads
+ *   2 history       civil day                        one record a day
+ *   3 day           end_ms, subject, hash            calendar-day counters (kept `retention`)
+ *   4 counter       end_ms, window, subject, hash    all other counters
+ *   5 reservation   deadline (boot time), id         what is under way
+ */
+#ifndef STORE_RECORD_H
+#define STORE_RECORD_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "store/ledger.h"
+#include "store/period.h"
+#include "store/rule.h"
+#include "store/storetime.h"
+
+#define RECORD_VERSION 1
+#define SUBJECT_HASH   16
+
+enum table {
+    TABLE_META = 1,
+    TABLE_HISTORY = 2,
+    TABLE_DAY = 3,
+    TABLE_COUNTER = 4,
+    TABLE_RESERVATION = 5,
+    TABLE_END = 6
+};
+
+struct row_key {
+    uint8_t n;
+    uint8_t bytes[KV_KEY_MAX];
+};
+
+/* Keys. */
+void key_table(enum table t, struct row_key *out); /* sorts before every row of the table */
+void key_schema(struct row_key *out);
+void key_state(struct row_key *out);
+void key_overhead(const char *model, struct row_key *out);
+void key_history(int64_t day, struct row_key *out);
+void key_counter(struct window w, const struct slot *slot, enum subject s,
+                 const uint8_t hash[SUBJECT_HASH], struct row_key *out);
+void key_reservation(int64_t deadline_boot_ms, uint64_t id, struct row_key *out);
+
+/* The instant with which an expiring row's key begins; false for a key of another table. */
+bool key_instant(enum table t, const struct kv_slice *key, int64_t *ms);
+uint32_t key_window(const struct kv_slice *key); /* window_code of a TABLE_COUNTER key */
+bool key_history_day(const struct kv_slice *key, int64_t *day);
+
+/* Values. */
+#define RECORD_MAX                                                                             \
+    2048 /* a reservation with LIMITS_MAX rows is 1.3 KB; LMDB keeps < 2 KB in a page */
+
+struct record {
+    size_t n;
+    uint8_t bytes[RECORD_MAX];
+};
+
+void record_amounts(const struct amounts *a, struct record *out);
+bool record_amounts_read(const struct kv_slice *v, struct amounts *out);
+
+/* The store's identity. */
+struct schema {
+    uint8_t version;
+    uint8_t uuid[16];
+    uint8_t check[MAC_SIZE]; /* HMAC(secret, "store" || uuid) */
+    char zone[ZONE_TEXT_MAX];
+};
+void record_schema(const struct schema *s, struct record *out);
+/* ERROR_STORE_VERSION for a newer one, ERROR_STORE_INVALID for anything else not ours. */
+enum error record_schema_read(const struct kv_slice *v, struct schema *out);
+
+/* What every decision reads, in one row: time, pause, which windows have period keys, and how
+ * far the board has been folded. */
+struct state {
+    struct storetime time;
+    bool paused;
+    unsigned n_windows;
+    struct {
+        uint32_t code;
+        uint64_t generation; /* the period file's entry must have the same */
+    } window[PERIOD_WINDOWS];
+    uint8_t board_id[16];
+    uint32_t folded[FIGURES];
+};
+void record_state(const struct state *s, struct record *out);
+bool record_state_read(const struct kv_slice *v, struct state *out);
+
+void record_history(const struct history_day *h, struct record *out);
+bool record_history_read(const struct kv_slice *v, struct history_day *out); /* not `day` */
+
+/* A model's extra per-call overhead and the day of the last event. */
+struct overhead {
+    uint64_t tokens;
+    int64_t day;
+};
+void record_overhead(const struct overhead *o, struct record *out);
+bool record_overhead_read(const struct kv_slice *v, struct overhead *out);
+
+/* One call under way: what was charged, and to which rows. */
+struct hold {
+    uint8_t boot_id[16];
+    int64_t day; /* of the history */
+    struct amounts reserved;
+    uint64_t tokens_in, tokens_out;
+    unsigned n_live; /* subjects that hold a place */
+    struct {
+        uint8_t subject;
+        uint8_t hash[SUBJECT_HASH]; /* under secret and boot id */
+    } live[SUBJECTS];
+    unsigned n_rows;
+    struct row_key row[LIMITS_MAX];
+};
+void record_hold(const struct hold *h, struct record *out);
+bool record_hold_read(const struct kv_slice *v, struct hold *out);
+uint64_t hold_id(const struct kv_slice *key);
+
+/* Whether a row is one that this program may have written: for the walk at opening. */
+bool record_row_ok(const void *key, size_t nkey, const void *value, size_t nvalue);
+
+#endif

@@ -1,0 +1,310 @@
+/*
+ * Figures for the owner and names for the log, from read transactions. What is on the board but
+ * not yet folded is added to today, so that stats are never behind what callers were told.
+ */
+#include <stdio.h>
+#include <string.h>
+
+#include "store/ledger_parts.h"
+
+/* History */
+
+struct history_walk {
+    const struct policy *policy;
+    int64_t first, today;
+    bool saw_today;
+    uint32_t board[FIGURES];
+    void (*visit)(void *arg, const struct history_day *d);
+    void *arg;
+};
+
+static void unfolded(const struct view_context *c, uint32_t out[FIGURES])
+{
+    uint8_t id[16];
+
+    board_id(c->ledger->board, id);
+    bool same = memcmp(id, c->state->board_id, sizeof id) == 0;
+    for (unsigned i = 0; i < FIGURES; i++)
+        out[i] = board_get(c->ledger->board, i) - (same ? c->state->folded[i] : 0);
+}
+
+static void show_day(struct history_walk *w, struct history_day *d)
+{
+    if (d->day == w->today) {
+        w->saw_today = true;
+        for (unsigned i = 0; i < FIGURES; i++)
+            d->figures[i] += w->board[i];
+    }
+    w->visit(w->arg, d);
+}
+
+static bool any(const uint32_t *figures)
+{
+    for (unsigned i = 0; i < FIGURES; i++)
+        if (figures[i] != 0)
+            return true;
+    return false;
+}
+
+static enum error walk_days(struct history_walk *w, struct kv_cursor *cursor)
+{
+    struct row_key from;
+    struct kv_slice key, value;
+    struct history_day d;
+    enum error e;
+
+    key_history(w->first, &from);
+    for (e = kv_cursor_seek(cursor, from.bytes, from.n, &key, &value); e == ERROR_NONE;
+         e = kv_cursor_next(cursor, &key, &value)) {
+        if (!key_history_day(&key, &d.day))
+            return ERROR_NONE;
+        if (!record_history_read(&value, &d))
+            return ERROR_STORE_INVALID;
+        show_day(w, &d);
+    }
+    return e == ERROR_NOT_FOUND ? ERROR_NONE : e;
+}
+
+static enum error history(void *arg, const struct view_context *c)
+{
+    struct history_walk *w = arg;
+    struct kv_cursor *cursor;
+    enum error e = kv_cursor_open(c->txn, &cursor);
+
+    if (e != ERROR_NONE)
+        return e;
+    w->today =
+        zone_day(view_zone(c->ledger, w->policy), storetime_now(&c->state->time, c->now));
+    unfolded(c, w->board);
+    e = walk_days(w, cursor);
+    kv_cursor_close(cursor);
+    if (e == ERROR_NONE && !w->saw_today && any(w->board)) {
+        struct history_day d = {.day = w->today};
+        show_day(w, &d);
+    }
+    return e;
+}
+
+enum error ledger_history(struct ledger *l, const struct policy *p, int64_t first,
+                          void (*visit)(void *arg, const struct history_day *d), void *arg)
+{
+    struct history_walk w = {.policy = p, .first = first, .visit = visit, .arg = arg};
+
+    return ledger_reading(l, history, &w);
+}
+
+/* How a shared limit stands */
+
+struct use {
+    const struct policy *policy;
+    const struct limit *limit;
+    struct live *live;
+    struct row_key row[WINDOW_SLOTS_MAX];
+    unsigned n;
+    struct limit_use out;
+};
+
+static bool charged_to(const struct use *u, const struct hold *h)
+{
+    for (unsigned i = 0; i < h->n_rows; i++)
+        for (unsigned k = 0; k < u->n; k++)
+            if (h->row[i].n == u->row[k].n &&
+                memcmp(h->row[i].bytes, u->row[k].bytes, u->row[k].n) == 0)
+                return true;
+    return false;
+}
+
+static bool holds_place(const struct hold *h, enum subject s)
+{
+    for (unsigned i = 0; i < h->n_live; i++)
+        if (h->live[i].subject == (uint8_t)s)
+            return true;
+    return false;
+}
+
+static enum error add_reserved(void *arg, uint64_t id, const struct hold *h)
+{
+    struct use *u = arg;
+
+    if (u->limit->unit == UNIT_CONCURRENT) {
+        if (holds_place(h, u->limit->subject) && live_is_held(u->live, id))
+            u->out.used = ++u->out.reserved;
+    } else if (charged_to(u, h) && live_is_held(u->live, id)) {
+        u->out.reserved = amount_add(u->out.reserved, h->reserved.of[u->limit->unit]);
+    }
+    return ERROR_NONE;
+}
+
+static enum error add_used(struct use *u, const struct view_context *c)
+{
+    static const uint8_t none[SUBJECT_HASH];
+    const struct zone *z = view_zone(c->ledger, u->policy);
+    int64_t t = storetime_now(&c->state->time, c->now), frees = t;
+    struct slot slot[WINDOW_SLOTS_MAX];
+
+    u->n = window_slots(u->limit->window, z, t, slot);
+    for (unsigned i = 0; i < u->n; i++) {
+        struct kv_slice value;
+        struct amounts a;
+
+        key_counter(u->limit->window, &slot[i], u->limit->subject, none, &u->row[i]);
+        enum error e = kv_get(c->txn, u->row[i].bytes, u->row[i].n, &value);
+        if (e == ERROR_NOT_FOUND)
+            continue;
+        if (e != ERROR_NONE)
+            return e;
+        if (!record_amounts_read(&value, &a))
+            return ERROR_STORE_INVALID;
+        u->out.used = amount_add(u->out.used, a.of[u->limit->unit]);
+        if (a.of[u->limit->unit] > 0) /* newest first: the last one seen frees first */
+            frees = window_frees_ms(u->limit->window, z, t, &slot[i]);
+    }
+    u->out.frees_ms = storetime_wait_ms(&c->state->time, c->now, frees);
+    return ERROR_NONE;
+}
+
+static enum error limit_use(void *arg, const struct view_context *c)
+{
+    struct use *u = arg;
+    enum error e = ERROR_NONE;
+
+    u->live = c->ledger->live;
+    memset(&u->out, 0, sizeof u->out);
+    if (u->limit->unit != UNIT_CONCURRENT)
+        e = add_used(u, c);
+    return e == ERROR_NONE ? view_holds(c, add_reserved, u) : e;
+}
+
+enum error ledger_limit_use(struct ledger *l, const struct policy *p, unsigned limit,
+                            struct limit_use *out)
+{
+    struct use u = {.policy = p, .limit = &p->limits[limit]};
+    enum error e = ledger_reading(l, limit_use, &u);
+
+    if (e == ERROR_NONE)
+        *out = u.out;
+    return e;
+}
+
+/* State */
+
+struct state_walk {
+    const struct policy *policy;
+    struct live *live;
+    struct ledger_state out;
+};
+
+static enum error count_open(void *arg, uint64_t id, const struct hold *h)
+{
+    struct state_walk *w = arg;
+
+    (void)h;
+    w->out.open_streams += live_is_held(w->live, id);
+    return ERROR_NONE;
+}
+
+static enum error state_now(void *arg, const struct view_context *c)
+{
+    struct state_walk *w = arg;
+    struct ledger_state *s = &w->out;
+
+    memset(s, 0, sizeof *s);
+    w->live = c->ledger->live;
+    s->paused = c->state->paused;
+    s->store_ms = storetime_now(&c->state->time, c->now);
+    s->clock_ms = c->now->wall_ms;
+    s->today = zone_day(view_zone(c->ledger, w->policy), s->store_ms);
+    memcpy(s->zone, c->ledger->schema.zone, sizeof s->zone);
+    memcpy(s->uuid, c->ledger->schema.uuid, sizeof s->uuid);
+    enum error e = kv_usage(c->txn, &s->usage);
+    return e == ERROR_NONE ? view_holds(c, count_open, w) : e;
+}
+
+enum error ledger_state(struct ledger *l, const struct policy *p, struct ledger_state *out)
+{
+    struct state_walk w = {.policy = p};
+    enum error e = ledger_reading(l, state_now, &w);
+
+    if (e == ERROR_NONE)
+        *out = w.out;
+    return e;
+}
+
+/* A model's learnt overhead */
+
+struct learnt {
+    const char *model;
+    uint64_t tokens;
+};
+
+static enum error overhead(void *arg, const struct view_context *c)
+{
+    struct learnt *o = arg;
+    struct row_key key;
+    struct kv_slice value;
+    struct overhead row;
+
+    key_overhead(o->model, &key);
+    enum error e = kv_get(c->txn, key.bytes, key.n, &value);
+    if (e == ERROR_NOT_FOUND)
+        return ERROR_NONE;
+    if (e != ERROR_NONE)
+        return e;
+    if (!record_overhead_read(&value, &row))
+        return ERROR_STORE_INVALID;
+    o->tokens = row.tokens;
+    return ERROR_NONE;
+}
+
+enum error ledger_overhead(struct ledger *l, const char *model, uint64_t *tokens)
+{
+    struct learnt o = {.model = model};
+    enum error e = ledger_reading(l, overhead, &o);
+
+    if (e == ERROR_NONE)
+        *tokens = o.tokens;
+    return e;
+}
+
+/* The subject in the log */
+
+struct naming {
+    const struct policy *policy;
+    const struct caller *caller;
+    enum subject subject;
+    uint8_t hash[SUBJECT_HASH];
+};
+
+static enum error day_hash(void *arg, const struct view_context *c)
+{
+    struct naming *n = arg;
+    const struct subject_id *id = &n->caller->id[n->subject];
+    const struct periods *p = &c->ledger->periods;
+    const struct period_entry *e = periods_find(p, window_code((struct window){WINDOW_DAY, 0}));
+    int64_t day =
+        zone_day(view_zone(c->ledger, n->policy), storetime_now(&c->state->time, c->now));
+
+    if (!e || !periods_hash(e, &c->cache[e - p->entry], c->ledger->options.secret, day,
+                            (uint8_t)n->subject, id->bytes, id->n, n->hash))
+        return ERROR_PERIODS;
+    return ERROR_NONE;
+}
+
+enum error ledger_display(struct ledger *l, const struct policy *p, const struct caller *c,
+                          enum subject s, char out[17])
+{
+    struct naming n = {.policy = p, .caller = c, .subject = s};
+    uint8_t mac[MAC_SIZE];
+
+    if (c->id[s].n == 0) {
+        snprintf(out, 17, "-");
+        return ERROR_NONE;
+    }
+    enum error e = ledger_reading(l, day_hash, &n);
+    if (e != ERROR_NONE)
+        return e;
+    mac_compute(l->display_key, "log", n.hash, sizeof n.hash, mac);
+    for (unsigned i = 0; i < 8; i++)
+        snprintf(out + 2 * i, 3, "%02x", mac[i]);
+    return ERROR_NONE;
+}

@@ -1,0 +1,164 @@
+/*
+ * `pennygate clock reset`: store time becomes the clock's on purpose. Fresh period keys make
+ * the old callers' rows unreachable, so these go; what `everyone` and `anonymous` have used in
+ * the windows that were open, or are open at the new time, is carried into the new ones. Errs
+ * towards more: use is never forgotten for the site, at most counted in a newer slot.
+ */
+#include <string.h>
+
+#include "store/batch.h"
+
+static const enum subject shared[] = {SUBJECT_EVERYONE, SUBJECT_ANONYMOUS};
+#define SHARED 2
+
+struct carried {
+    struct window window;
+    struct amounts sum[SHARED];
+};
+
+static bool is_among(const struct slot *s, const struct slot *list, unsigned n)
+{
+    for (unsigned i = 0; i < n; i++)
+        if (list[i].number == s->number)
+            return true;
+    return false;
+}
+
+/* Adds what each slot of list that is not in `without` holds for the shared subjects. */
+static enum error add_slots(struct batch *b, struct carried *c, const struct slot *list,
+                            unsigned n, const struct slot *without, unsigned n_without)
+{
+    static const uint8_t none[SUBJECT_HASH];
+
+    for (unsigned i = 0; i < n * SHARED; i++) {
+        const struct slot *s = &list[i / SHARED];
+        struct amounts *sum = &c->sum[i % SHARED], a;
+        struct row_key key;
+        struct kv_slice value;
+
+        if (is_among(s, without, n_without))
+            continue;
+        key_counter(c->window, s, shared[i % SHARED], none, &key);
+        enum error e = kv_get(b->txn, key.bytes, key.n, &value);
+        if (e == ERROR_NOT_FOUND)
+            continue;
+        if (e != ERROR_NONE)
+            return e;
+        if (!record_amounts_read(&value, &a))
+            return ERROR_STORE_INVALID;
+        for (unsigned u = 0; u < UNITS_SUMMED; u++)
+            sum->of[u] = amount_add(sum->of[u], a.of[u]);
+    }
+    return ERROR_NONE;
+}
+
+static enum error collect(struct batch *b, const struct op *op, struct carried *c,
+                          int64_t old_ms, int64_t new_ms)
+{
+    const struct zone *z = view_zone(b->ledger, &op->policy);
+    struct slot was[WINDOW_SLOTS_MAX], is[WINDOW_SLOTS_MAX];
+    unsigned n_was = window_slots(c->window, z, old_ms, was);
+    unsigned n_is = window_slots(c->window, z, new_ms, is);
+    enum error e = add_slots(b, c, was, n_was, NULL, 0);
+
+    return e == ERROR_NONE ? add_slots(b, c, is, n_is, was, n_was) : e;
+}
+
+static enum error put_carried(struct batch *b, const struct op *op, const struct carried *c)
+{
+    static const uint8_t none[SUBJECT_HASH];
+    struct slot is[WINDOW_SLOTS_MAX];
+
+    (void)window_slots(c->window, view_zone(b->ledger, &op->policy), b->state.time.time_ms, is);
+    for (unsigned i = 0; i < SHARED; i++) {
+        struct row_key key;
+        struct record r;
+
+        key_counter(c->window, &is[0], shared[i], none, &key);
+        record_amounts(&c->sum[i], &r);
+        enum error e = batch_put(b, &key, &r);
+        if (e != ERROR_NONE)
+            return e;
+    }
+    return ERROR_NONE;
+}
+
+static enum error clear_table(struct batch *b, enum table t)
+{
+    struct kv_cursor *c;
+    struct kv_slice key, value;
+    struct row_key from;
+    int64_t at;
+    enum error e = kv_cursor_open(b->txn, &c);
+
+    if (e != ERROR_NONE)
+        return e;
+    key_table(t, &from);
+    e = kv_cursor_seek(c, from.bytes, from.n, &key, &value);
+    while (e == ERROR_NONE && key_instant(t, &key, &at))
+        if ((e = kv_cursor_delete(c)) == ERROR_NONE)
+            e = kv_cursor_next(c, &key, &value);
+    kv_cursor_close(c);
+    return e == ERROR_NOT_FOUND ? ERROR_NONE : e;
+}
+
+/* Fresh keys for every window of the store; replaces a file that does not match, too. */
+static enum error fresh_periods(struct batch *b, const struct op *op)
+{
+    struct ledger *l = b->ledger;
+    struct state *s = &b->state;
+    struct periods p;
+    enum error e = ERROR_NONE;
+
+    memset(&p, 0, sizeof p);
+    for (unsigned i = 0; i < s->n_windows && e == ERROR_NONE; i++) {
+        struct window w;
+
+        if (!window_from_code(s->window[i].code, &w))
+            return ERROR_STORE_INVALID;
+        e = periods_add(&p, s->window[i].code,
+                        window_oldest_period(w, view_zone(l, &op->policy), s->time.time_ms));
+        s->window[i].generation = p.entry[i].generation;
+    }
+    if (e == ERROR_NONE)
+        e = periods_write(l->path_periods, l->options.secret, l->schema.uuid, &p);
+    mac_wipe(&p, sizeof p);
+    return e == ERROR_NONE ? ledger_periods_refresh(l, true) : e;
+}
+
+/* The distinct windows of the policy's limits. */
+static unsigned windows_of(const struct policy *p, struct carried out[LIMITS_MAX])
+{
+    unsigned n = 0;
+
+    for (unsigned i = 0; i < p->n_limits; i++) {
+        bool listed = p->limits[i].unit == UNIT_CONCURRENT;
+
+        for (unsigned k = 0; k < n && !listed; k++)
+            listed = window_equal(out[k].window, p->limits[i].window);
+        if (!listed)
+            out[n++].window = p->limits[i].window;
+    }
+    return n;
+}
+
+enum error batch_clock_reset(struct batch *b, struct op *op)
+{
+    struct carried c[LIMITS_MAX];
+    int64_t old_ms = b->state.time.time_ms;
+    enum error e = ERROR_NONE;
+
+    memset(c, 0, sizeof c);
+    unsigned n = windows_of(&op->policy, c);
+    for (unsigned i = 0; i < n && e == ERROR_NONE; i++)
+        e = collect(b, op, &c[i], old_ms, b->now.wall_ms);
+    if (e != ERROR_NONE || (e = clear_table(b, TABLE_DAY)) != ERROR_NONE ||
+        (e = clear_table(b, TABLE_COUNTER)) != ERROR_NONE)
+        return e;
+    b->state.time.time_ms = b->now.wall_ms;
+    b->state.time.hold_until_ms = 0;
+    b->changed = true;
+    for (unsigned i = 0; i < n && e == ERROR_NONE; i++)
+        e = put_carried(b, op, &c[i]);
+    return e == ERROR_NONE ? fresh_periods(b, op) : e;
+}

@@ -1,0 +1,334 @@
+/*
+ * What rides on every write transaction: the day's history, the board's differences, rows that
+ * have ended, and the period keys. Each step is bounded, so that no request pays for a backlog
+ * at once; nothing that a verdict depends on waits for it.
+ */
+#include <string.h>
+
+#include "platform/log.h"
+#include "store/batch.h"
+
+/* History */
+
+enum error batch_history_flush(struct batch *b)
+{
+    struct row_key key;
+    struct record r;
+
+    if (!b->day_changed)
+        return ERROR_NONE;
+    b->day_changed = false;
+    key_history(b->day.day, &key);
+    record_history(&b->day, &r);
+    return batch_put(b, &key, &r);
+}
+
+enum error batch_history(struct batch *b, int64_t day, struct history_day **out)
+{
+    struct row_key key;
+    struct kv_slice value;
+    enum error e;
+
+    if (!b->day_loaded || b->day.day != day) {
+        if ((e = batch_history_flush(b)) != ERROR_NONE)
+            return e;
+        memset(&b->day, 0, sizeof b->day);
+        b->day.day = day;
+        key_history(day, &key);
+        e = kv_get(b->txn, key.bytes, key.n, &value);
+        if (e != ERROR_NONE && e != ERROR_NOT_FOUND)
+            return e;
+        if (e == ERROR_NONE && !record_history_read(&value, &b->day))
+            return ERROR_STORE_INVALID;
+        b->day_loaded = true;
+    }
+    b->day_changed = true;
+    *out = &b->day;
+    return ERROR_NONE;
+}
+
+enum error batch_hold_expired(struct batch *b, const struct hold *h)
+{
+    struct history_day *day;
+    enum error e = batch_history(b, h->day, &day);
+
+    if (e != ERROR_NONE)
+        return e;
+    day->unknown++;
+    day->tokens_in = amount_add(day->tokens_in, h->tokens_in);
+    day->tokens_out = amount_add(day->tokens_out, h->tokens_out);
+    day->cost_nano = amount_add(day->cost_nano, h->reserved.of[UNIT_COST]);
+    return ERROR_NONE;
+}
+
+/* Erasing */
+
+/* Whether the row under the cursor has ended; false also for a row of another table. */
+static bool has_ended(const struct batch *b, enum table t, const struct kv_slice *key)
+{
+    int64_t at, store_ms = b->state.time.time_ms;
+
+    if (!key_instant(t, key, &at))
+        return false;
+    switch (t) {
+    case TABLE_HISTORY:
+        return at < zone_day(view_zone(b->ledger, &b->policy), store_ms) - HISTORY_DAYS;
+    case TABLE_DAY:
+        return store_ms - b->policy.retention_ms >= at;
+    case TABLE_RESERVATION:
+        return at <= b->now.boot_ms;
+    default:
+        return at <= store_ms;
+    }
+}
+
+static enum error erase_row(struct batch *b, enum table t, struct kv_cursor *c,
+                            const struct kv_slice *value)
+{
+    struct hold h;
+    enum error e = ERROR_NONE;
+
+    if (t == TABLE_RESERVATION) {
+        if (!record_hold_read(value, &h))
+            return ERROR_STORE_INVALID;
+        /* May put a history row: LMDB moves the open cursor along, but `value` is gone. */
+        e = batch_hold_expired(b, &h);
+    }
+    b->changed = true;
+    return e == ERROR_NONE ? kv_cursor_delete(c) : e;
+}
+
+static enum error erase_table(struct batch *b, enum table t, unsigned *left)
+{
+    struct kv_cursor *c;
+    struct kv_slice key, value;
+    struct row_key from;
+    enum error e = kv_cursor_open(b->txn, &c);
+
+    if (e != ERROR_NONE)
+        return e;
+    key_table(t, &from);
+    e = kv_cursor_seek(c, from.bytes, from.n, &key, &value);
+    while (e == ERROR_NONE && *left > 0 && has_ended(b, t, &key)) {
+        if ((e = erase_row(b, t, c, &value)) != ERROR_NONE)
+            break;
+        --*left;
+        e = kv_cursor_next(c, &key, &value);
+    }
+    kv_cursor_close(c);
+    return e == ERROR_NOT_FOUND ? ERROR_NONE : e;
+}
+
+enum error batch_erase(struct batch *b, unsigned most)
+{
+    static const enum table tables[] = {TABLE_DAY, TABLE_COUNTER, TABLE_HISTORY};
+    unsigned holds = most;
+    /* Reservations go by boot time, which does not step: no hold applies to them. */
+    enum error e = erase_table(b, TABLE_RESERVATION, &holds);
+
+    if (!storetime_may_erase(&b->state.time, b->state.time.time_ms))
+        return e;
+    for (unsigned i = 0; i < sizeof tables / sizeof *tables && e == ERROR_NONE; i++)
+        e = erase_table(b, tables[i], &most);
+    return e;
+}
+
+/* Reservations of an earlier boot: their holders are gone, their money stays charged. */
+enum error batch_new_boot(struct batch *b)
+{
+    struct kv_cursor *c;
+    struct kv_slice key, value;
+    struct row_key from;
+    struct hold h;
+    int64_t deadline;
+    enum error e = kv_cursor_open(b->txn, &c);
+
+    if (e != ERROR_NONE)
+        return e;
+    key_table(TABLE_RESERVATION, &from);
+    e = kv_cursor_seek(c, from.bytes, from.n, &key, &value);
+    while (e == ERROR_NONE && key_instant(TABLE_RESERVATION, &key, &deadline)) {
+        if (!record_hold_read(&value, &h))
+            e = ERROR_STORE_INVALID;
+        else if (memcmp(h.boot_id, b->now.boot_id, sizeof h.boot_id) != 0)
+            e = erase_row(b, TABLE_RESERVATION, c, &value);
+        if (e == ERROR_NONE)
+            e = kv_cursor_next(c, &key, &value);
+    }
+    kv_cursor_close(c);
+    return e == ERROR_NOT_FOUND ? ERROR_NONE : e;
+}
+
+/* The board */
+
+enum error batch_fold(struct batch *b)
+{
+    struct state *s = &b->state;
+    struct history_day *day;
+    uint8_t id[16];
+    uint32_t more[FIGURES], any = 0;
+
+    board_id(b->ledger->board, id);
+    if (memcmp(id, s->board_id, sizeof id) != 0) {
+        memcpy(s->board_id, id, sizeof id);
+        memset(s->folded, 0, sizeof s->folded);
+    }
+    for (unsigned i = 0; i < FIGURES; i++) {
+        uint32_t now = board_get(b->ledger->board, i);
+
+        more[i] = now - s->folded[i]; /* wraps as the board does */
+        any |= more[i];
+        s->folded[i] = now;
+    }
+    if (any == 0)
+        return ERROR_NONE;
+    b->changed = true;
+    enum error e =
+        batch_history(b, zone_day(view_zone(b->ledger, &b->policy), s->time.time_ms), &day);
+    if (e != ERROR_NONE)
+        return e;
+    for (unsigned i = 0; i < FIGURES; i++)
+        day->figures[i] += more[i];
+    return ERROR_NONE;
+}
+
+/* Period keys. The file is only written under LMDB's write lock, so that no process can put an
+ * older set over a newer one. */
+
+static enum error write_periods(struct ledger *l, const struct periods *p)
+{
+    enum error e = periods_write(l->path_periods, l->options.secret, l->schema.uuid, p);
+
+    if (e == ERROR_NONE)
+        e = ledger_periods_refresh(l, true);
+    return e;
+}
+
+/* Whether the old keys stay a while longer is no matter of counting: a failure is only told. */
+enum error batch_periods(struct batch *b)
+{
+    struct ledger *l = b->ledger;
+    static struct log_once once;
+    struct periods p;
+    enum error e = ledger_periods_refresh(l, false);
+
+    if (e != ERROR_NONE || !storetime_may_erase(&b->state.time, b->state.time.time_ms))
+        return e;
+    p = l->periods;
+    if (periods_advance(&p, view_zone(l, &b->policy), b->state.time.time_ms) &&
+        (e = write_periods(l, &p)) != ERROR_NONE)
+        log_line_once(&once, (int)e, LOG_LEVEL_WARNING,
+                      "event=period_keys_not_advanced reason=\"%s\"", error_text(e));
+    mac_wipe(&p, sizeof p);
+    return ERROR_NONE;
+}
+
+static bool in_policy(const struct op *op, uint32_t code)
+{
+    for (unsigned i = 0; i < op->policy.n_limits; i++)
+        if (op->policy.limits[i].unit != UNIT_CONCURRENT &&
+            window_code(op->policy.limits[i].window) == code)
+            return true;
+    return false;
+}
+
+static enum error has_live_row(struct batch *b, uint32_t code, bool *out)
+{
+    struct kv_cursor *c;
+    struct kv_slice key, value;
+    struct row_key from;
+    int64_t at;
+    enum error e = kv_cursor_open(b->txn, &c);
+
+    if (e != ERROR_NONE)
+        return e;
+    key_table(TABLE_COUNTER, &from);
+    *out = false;
+    for (e = kv_cursor_seek(c, from.bytes, from.n, &key, &value);
+         e == ERROR_NONE && key_instant(TABLE_COUNTER, &key, &at) && !*out;
+         e = kv_cursor_next(c, &key, &value))
+        *out = at > b->state.time.time_ms && key_window(&key) == code;
+    kv_cursor_close(c);
+    return e == ERROR_NOT_FOUND ? ERROR_NONE : e;
+}
+
+/*
+ * Makes room for a new window when configurations of the past have used up all places: one that
+ * no limit names any more and no live row uses. Rare, so it may look at every counter.
+ */
+static enum error drop_unused_window(struct batch *b, const struct op *op, struct periods *p)
+{
+    struct state *s = &b->state;
+
+    for (unsigned i = 0; i < s->n_windows; i++) {
+        bool live = true;
+        uint32_t code = s->window[i].code;
+        enum error e = ERROR_NONE;
+
+        if (!in_policy(op, code) && code != window_code((struct window){WINDOW_DAY, 0}))
+            e = has_live_row(b, code, &live);
+        if (e != ERROR_NONE)
+            return e;
+        if (live)
+            continue;
+        s->window[i] = s->window[--s->n_windows];
+        for (unsigned k = 0; k < p->n; k++)
+            if (p->entry[k].code == code)
+                p->entry[k] = p->entry[--p->n];
+        return ERROR_NONE;
+    }
+    return ERROR_TOO_MANY_WINDOWS;
+}
+
+static bool state_has(const struct state *s, uint32_t code)
+{
+    for (unsigned i = 0; i < s->n_windows; i++)
+        if (s->window[i].code == code)
+            return true;
+    return false;
+}
+
+/* The key goes into the file before the store names it: a crash between leaves an entry that
+ * the next try takes over. */
+static enum error add_window(struct batch *b, const struct op *op, struct window w,
+                             struct periods *p)
+{
+    struct state *s = &b->state;
+    uint32_t code = window_code(w);
+    enum error e = ERROR_NONE;
+
+    if (state_has(s, code))
+        return ERROR_NONE;
+    if (s->n_windows == PERIOD_WINDOWS || p->n == PERIOD_WINDOWS)
+        e = drop_unused_window(b, op, p);
+    if (e == ERROR_NONE && !periods_find(p, code))
+        e = periods_add(
+            p, code,
+            window_oldest_period(w, view_zone(b->ledger, &op->policy), s->time.time_ms));
+    if (e != ERROR_NONE)
+        return e;
+    s->window[s->n_windows].code = code;
+    s->window[s->n_windows++].generation = periods_find(p, code)->generation;
+    b->changed = true;
+    return ERROR_NONE;
+}
+
+enum error batch_windows(struct batch *b, struct op *op)
+{
+    struct ledger *l = b->ledger;
+    const struct state before = b->state;
+    struct periods p;
+
+    if ((op->error = ledger_periods_refresh(l, false)) != ERROR_NONE)
+        return ERROR_NONE;
+    p = l->periods;
+    for (unsigned i = 0; i < op->policy.n_limits && op->error == ERROR_NONE; i++)
+        if (op->policy.limits[i].unit != UNIT_CONCURRENT)
+            op->error = add_window(b, op, op->policy.limits[i].window, &p);
+    if (op->error == ERROR_NONE)
+        op->error = write_periods(l, &p);
+    if (op->error != ERROR_NONE)
+        b->state = before;
+    mac_wipe(&p, sizeof p);
+    return ERROR_NONE;
+}

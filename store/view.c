@@ -1,0 +1,278 @@
+/*
+ * One request against the rows: which counters its limits need, under which hashed keys they
+ * lie, what they hold, and the verdict. Reads only; the same code decides in a read transaction
+ * (refusals) and in a write transaction (reservations), so that the two cannot disagree.
+ */
+#include <string.h>
+
+#include "store/ledger_parts.h"
+
+static const struct zone utc;
+
+const struct zone *view_zone(const struct ledger *l, const struct policy *p)
+{
+    return p->local_time ? &l->zone : &utc;
+}
+
+static bool subject_is_shared(enum subject s)
+{
+    return s == SUBJECT_EVERYONE || s == SUBJECT_ANONYMOUS;
+}
+
+static bool caller_has(const struct caller *c, enum subject s)
+{
+    if (s == SUBJECT_EVERYONE)
+        return true;
+    return s == SUBJECT_ANONYMOUS ? c->anonymous : c->id[s].n > 0;
+}
+
+/* Places are hashed under secret and boot id, so that midnight changes nothing. */
+static void hash_live(const struct view_context *c, const struct demand *d, struct view *v)
+{
+    uint8_t mac[MAC_SIZE];
+
+    memset(v->live_hash, 0, sizeof v->live_hash);
+    for (unsigned s = 0; s < SUBJECTS; s++) {
+        const struct subject_id *id = &d->caller.id[s];
+        uint8_t text[1 + SUBJECT_ID_MAX];
+
+        if (!(v->present & 1U << s) || subject_is_shared((enum subject)s))
+            continue;
+        text[0] = (uint8_t)s;
+        memcpy(text + 1, id->bytes, id->n);
+        mac_compute(c->ledger->live_key, "subject", text, 1U + id->n, mac);
+        memcpy(v->live_hash[s], mac, SUBJECT_HASH);
+    }
+}
+
+/* The window's key, or NULL: no row was ever written under it. */
+static enum error window_entry(const struct view_context *c, struct window w,
+                               const struct period_entry **out, unsigned *index)
+{
+    const struct periods *p = &c->ledger->periods;
+    uint32_t code = window_code(w);
+
+    for (unsigned i = 0; i < c->state->n_windows; i++) {
+        if (c->state->window[i].code != code)
+            continue;
+        const struct period_entry *e = periods_find(p, code);
+        if (!e || e->generation != c->state->window[i].generation)
+            return ERROR_PERIODS;
+        *out = e;
+        *index = (unsigned)(e - p->entry);
+        return ERROR_NONE;
+    }
+    *out = NULL;
+    return ERROR_NONE;
+}
+
+static enum error read_slot(const struct view_context *c, const struct row_key *key,
+                            struct amounts *used)
+{
+    struct kv_slice value;
+    enum error e = kv_get(c->txn, key->bytes, key->n, &value);
+
+    if (e == ERROR_NOT_FOUND)
+        return ERROR_NONE; /* the first-ever caller has used nothing */
+    if (e != ERROR_NONE)
+        return e;
+    return record_amounts_read(&value, used) ? ERROR_NONE : ERROR_STORE_INVALID;
+}
+
+/* Reads the slots of one counter, hashing the subject once per period that they touch. */
+static enum error read_counter(const struct view_context *c, const struct zone *z,
+                               const struct demand *d, struct counter *out, struct row_key *row)
+{
+    bool shared = subject_is_shared(out->subject);
+    const struct subject_id *id = &d->caller.id[out->subject];
+    const struct period_entry *entry = NULL;
+    uint8_t hash[SUBJECT_HASH] = {0};
+    struct slot slot[WINDOW_SLOTS_MAX];
+    int64_t t = storetime_now(&c->state->time, c->now);
+    unsigned index = 0;
+    enum error e = ERROR_NONE;
+
+    if (!shared)
+        e = window_entry(c, out->window, &entry, &index);
+    if (e != ERROR_NONE)
+        return e;
+    out->slots = window_slots(out->window, z, t, slot);
+    row->n = 0;
+    for (unsigned i = 0; i < out->slots; i++) {
+        struct row_key key;
+
+        out->slot[i].frees_ms = window_frees_ms(out->window, z, t, &slot[i]);
+        memset(&out->slot[i].used, 0, sizeof out->slot[i].used);
+        if (!shared && !entry)
+            continue;
+        if (!shared && (i == 0 || slot[i].period != slot[i - 1].period) &&
+            !periods_hash(entry, &c->cache[index], c->ledger->options.secret, slot[i].period,
+                          (uint8_t)out->subject, id->bytes, id->n, hash))
+            return ERROR_PERIODS;
+        key_counter(out->window, &slot[i], out->subject, hash, &key);
+        if (i == 0)
+            *row = key;
+        if ((e = read_slot(c, &key, &out->slot[i].used)) != ERROR_NONE)
+            return e;
+    }
+    return ERROR_NONE;
+}
+
+static bool counter_is_listed(const struct view *v, const struct limit *l)
+{
+    for (unsigned i = 0; i < v->n; i++)
+        if (v->counter[i].subject == l->subject &&
+            window_equal(v->counter[i].window, l->window))
+            return true;
+    return false;
+}
+
+enum error view_build(const struct view_context *c, const struct policy *p,
+                      const struct demand *d, struct view *out)
+{
+    const struct zone *z = view_zone(c->ledger, p);
+
+    out->n = 0;
+    out->present = 0;
+    out->store_ms = storetime_now(&c->state->time, c->now);
+    for (unsigned s = 0; s < SUBJECTS; s++)
+        if (caller_has(&d->caller, (enum subject)s))
+            out->present |= 1U << s;
+    hash_live(c, d, out);
+    for (unsigned i = 0; i < p->n_limits; i++) {
+        const struct limit *l = &p->limits[i];
+        struct counter *k = &out->counter[out->n];
+
+        if (l->unit == UNIT_CONCURRENT || !(out->present & 1U << l->subject) ||
+            counter_is_listed(out, l))
+            continue;
+        k->subject = l->subject;
+        k->window = l->window;
+        enum error e = read_counter(c, z, d, k, &out->row[out->n]);
+        if (e != ERROR_NONE)
+            return e;
+        out->n++;
+    }
+    return ERROR_NONE;
+}
+
+enum error view_holds(const struct view_context *c, hold_visit *visit, void *arg)
+{
+    struct kv_cursor *cursor;
+    struct kv_slice key, value;
+    struct row_key from;
+    struct hold h;
+    enum error e = kv_cursor_open(c->txn, &cursor);
+
+    if (e != ERROR_NONE)
+        return e;
+    key_reservation(c->now->boot_ms, 0, &from);
+    for (e = kv_cursor_seek(cursor, from.bytes, from.n, &key, &value); e == ERROR_NONE;
+         e = kv_cursor_next(cursor, &key, &value)) {
+        int64_t deadline;
+
+        if (!key_instant(TABLE_RESERVATION, &key, &deadline))
+            break;
+        if (!record_hold_read(&value, &h)) {
+            e = ERROR_STORE_INVALID;
+            break;
+        }
+        if (memcmp(h.boot_id, c->now->boot_id, sizeof h.boot_id) != 0)
+            continue;
+        if ((e = visit(arg, hold_id(&key), &h)) != ERROR_NONE)
+            break;
+    }
+    kv_cursor_close(cursor);
+    return e == ERROR_NOT_FOUND ? ERROR_NONE : e;
+}
+
+struct live_count {
+    struct live *live;
+    const struct view *view;
+    uint32_t wanted; /* subjects whose places some limit bounds */
+    uint32_t of[SUBJECTS];
+};
+
+static bool hold_has(const struct hold *h, unsigned subject, const uint8_t hash[SUBJECT_HASH])
+{
+    for (unsigned i = 0; i < h->n_live; i++)
+        if (h->live[i].subject == subject && memcmp(h->live[i].hash, hash, SUBJECT_HASH) == 0)
+            return true;
+    return false;
+}
+
+/* Compares hashes first: asking whether a holder lives is a system call. */
+static enum error count_live(void *arg, uint64_t id, const struct hold *h)
+{
+    struct live_count *n = arg;
+    uint32_t mine = 0;
+
+    for (unsigned s = 0; s < SUBJECTS; s++)
+        if (n->wanted & 1U << s && hold_has(h, s, n->view->live_hash[s]))
+            mine |= 1U << s;
+    if (mine == 0 || !live_is_held(n->live, id))
+        return ERROR_NONE;
+    for (unsigned s = 0; s < SUBJECTS; s++)
+        if (mine & 1U << s)
+            n->of[s]++;
+    return ERROR_NONE;
+}
+
+static uint32_t counts_live(const struct policy *p)
+{
+    uint32_t wanted = p->site_streams > 0 ? 1U << SUBJECT_EVERYONE : 0;
+
+    for (unsigned i = 0; i < p->n_limits; i++)
+        if (p->limits[i].unit == UNIT_CONCURRENT)
+            wanted |= 1U << p->limits[i].subject;
+    return wanted;
+}
+
+static void answer_from_verdict(const struct view_context *c, struct answer *out)
+{
+    static const enum decision of[] = {
+        [OUTCOME_ADMITTED] = DECISION_ADMITTED,
+        [OUTCOME_REFUSED] = DECISION_REFUSED,
+        [OUTCOME_TOO_LONG] = DECISION_TOO_LONG,
+    };
+    const struct storetime *t = &c->state->time;
+
+    out->decision = of[out->verdict.outcome];
+    if (out->decision == DECISION_REFUSED)
+        out->wait_ms = storetime_wait_ms(t, c->now, out->verdict.until_ms);
+    for (unsigned i = 0; i < out->verdict.n_standings; i++)
+        out->standing_wait_ms[i] =
+            storetime_wait_ms(t, c->now, out->verdict.standings[i].more_ms);
+}
+
+enum error view_decide(const struct view_context *c, const struct policy *p,
+                       const struct demand *d, const struct view *v, struct answer *out)
+{
+    struct live_count live = {
+        .live = c->ledger->live, .view = v, .wanted = counts_live(p) & v->present};
+    struct rule_input in = {.limits = p->limits,
+                            .n_limits = p->n_limits,
+                            .counters = v->counter,
+                            .n_counters = v->n,
+                            .present = v->present,
+                            .weights = d->weights,
+                            .now_ms = v->store_ms};
+
+    memset(out, 0, sizeof *out);
+    if (c->state->paused) {
+        out->decision = DECISION_PAUSED;
+        return ERROR_NONE;
+    }
+    if (live.wanted) {
+        enum error e = view_holds(c, count_live, &live);
+        if (e != ERROR_NONE)
+            return e;
+        memcpy(in.live, live.of, sizeof in.live);
+    }
+    rule_decide(&in, &out->verdict);
+    answer_from_verdict(c, out);
+    if (out->decision == DECISION_ADMITTED && p->site_streams > 0 &&
+        live.of[SUBJECT_EVERYONE] >= p->site_streams)
+        out->decision = DECISION_BUSY;
+    return ERROR_NONE;
+}

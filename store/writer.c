@@ -1,0 +1,286 @@
+/*
+ * The writer: a queue and the one thread of the process that enters write transactions. It
+ * takes what waits only once it holds the write lock, so that everybody who gives up before
+ * then is charged nothing; concurrent requests thereby share one transaction and one sync. A
+ * waiter never waits longer than LEDGER_WAIT_MS, whatever the disk or another process does.
+ */
+#include <errno.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "store/ledger_parts.h"
+
+#define SETTLE_DELAY_MS   1000         /* a settle waits so long for a commit to ride on */
+#define MAINTAIN_EVERY_MS 60000        /* timed work; no invariant depends on it */
+#define WRITER_STACK      (256 * 1024) /* views and records on the stack: 40 KB at most, LMDB's 10 \
+                                        */
+
+void writer_init(struct writer *w)
+{
+    pthread_condattr_t monotonic;
+
+    pthread_condattr_init(&monotonic);
+    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
+    pthread_mutex_init(&w->lock, NULL);
+    pthread_cond_init(&w->wake, &monotonic);
+    pthread_cond_init(&w->gone, &monotonic);
+    pthread_condattr_destroy(&monotonic);
+    w->last = &w->first;
+    w->maintain_ms = clock_monotonic_ms() + MAINTAIN_EVERY_MS;
+}
+
+struct op *op_new(enum op_kind kind, const struct policy *p)
+{
+    struct op *op = calloc(1, sizeof *op);
+    pthread_condattr_t monotonic;
+
+    if (!op)
+        return NULL;
+    op->kind = kind;
+    op->policy = *p;
+    if (p->n_limits > 0)
+        memcpy(op->limits, p->limits, p->n_limits * sizeof *p->limits);
+    op->policy.limits = op->limits;
+    pthread_condattr_init(&monotonic);
+    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
+    pthread_cond_init(&op->finished, &monotonic);
+    pthread_condattr_destroy(&monotonic);
+    return op;
+}
+
+void op_free(struct op *op)
+{
+    if (!op)
+        return;
+    pthread_cond_destroy(&op->finished);
+    free(op);
+}
+
+static struct timespec until(int64_t monotonic_ms)
+{
+    return (struct timespec){.tv_sec = (time_t)(monotonic_ms / 1000),
+                             .tv_nsec = (long)(monotonic_ms % 1000) * 1000000};
+}
+
+/* Everything that waits, in order; called with the write lock of the store held. */
+static struct op *take_all(void *arg)
+{
+    struct writer *w = &((struct ledger *)arg)->writer;
+
+    pthread_mutex_lock(&w->lock);
+    struct op *list = w->first;
+    w->first = NULL;
+    w->last = &w->first;
+    for (struct op *op = list; op; op = op->next)
+        op->taken = true;
+    pthread_mutex_unlock(&w->lock);
+    return list;
+}
+
+static void append(struct writer *w, struct op *op)
+{
+    op->next = NULL;
+    *w->last = op;
+    w->last = &op->next;
+}
+
+/* A settle that could not be committed is tried again until its reservation has run out. */
+static bool try_again(struct ledger *l, struct op *op)
+{
+    struct clock_now now;
+
+    if (op->kind != OP_SETTLE || op->error == ERROR_NONE || op->waited || l->writer.stopping ||
+        l->options.clock(&now) != ERROR_NONE || now.boot_ms >= op->reservation.deadline_boot_ms)
+        return false;
+    op->taken = false;
+    op->due_ms = clock_monotonic_ms() + SETTLE_DELAY_MS;
+    append(&l->writer, op);
+    return true;
+}
+
+static void give_back(void *arg, struct op *list)
+{
+    struct ledger *l = arg;
+
+    pthread_mutex_lock(&l->writer.lock);
+    for (struct op *op = list, *next; op; op = next) {
+        next = op->next;
+        if (op->waited && !op->abandoned) {
+            op->done = true;
+            pthread_cond_signal(&op->finished);
+            continue;
+        }
+        if (try_again(l, op))
+            continue;
+        if (op->charged) /* stays charged, but nobody will use its place */
+            live_drop(l->live, op->reservation.id);
+        op_free(op);
+    }
+    pthread_mutex_unlock(&l->writer.lock);
+}
+
+/* When the queue wants the writer: at once, at a settle's time, or for timed work. */
+static int64_t due(const struct writer *w)
+{
+    int64_t at = w->maintain_ms;
+
+    for (const struct op *op = w->first; op; op = op->next)
+        if (op->due_ms < at)
+            at = op->due_ms;
+    return w->stopping && w->first ? 0 : at;
+}
+
+static void queue_maintenance(struct ledger *l)
+{
+    struct op *op = NULL;
+
+    pthread_mutex_lock(&l->timed_lock);
+    struct policy p = l->timed;
+    pthread_mutex_unlock(&l->timed_lock);
+    if (batch_wanted(l, &p))
+        op = op_new(OP_MAINTAIN, &p);
+    if (op)
+        (void)writer_post(l, op);
+}
+
+/* Waits until there is something to do. False: stopping and nothing left. */
+static bool wait_for_work(struct writer *w, bool *timed)
+{
+    bool more = true;
+
+    pthread_mutex_lock(&w->lock);
+    for (;;) {
+        int64_t now = clock_monotonic_ms(), at = due(w);
+
+        more = w->first || !w->stopping;
+        *timed = !w->stopping && now >= w->maintain_ms;
+        if (!more || *timed || now >= at)
+            break;
+        struct timespec t = until(at);
+        pthread_cond_timedwait(&w->wake, &w->lock, &t);
+    }
+    if (*timed)
+        w->maintain_ms = clock_monotonic_ms() + MAINTAIN_EVERY_MS;
+    pthread_mutex_unlock(&w->lock);
+    return more;
+}
+
+static void *writer_main(void *arg)
+{
+    struct ledger *l = arg;
+    struct writer *w = &l->writer;
+    bool timed;
+
+    while (wait_for_work(w, &timed)) {
+        if (timed)
+            queue_maintenance(l);
+        else
+            batch_run(l, take_all, give_back, l);
+    }
+    pthread_mutex_lock(&w->lock);
+    w->exited = true;
+    pthread_cond_broadcast(&w->gone);
+    pthread_mutex_unlock(&w->lock);
+    return NULL;
+}
+
+/* Signals belong to the main thread; called with the lock held. */
+static enum error start(struct ledger *l)
+{
+    pthread_attr_t attr;
+    sigset_t all, before;
+
+    if (l->writer.started)
+        return ERROR_NONE;
+    pthread_attr_init(&attr);
+    pthread_attr_setstacksize(&attr, WRITER_STACK);
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    int rc = pthread_create(&l->writer.thread, &attr, writer_main, l);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    pthread_attr_destroy(&attr);
+    errno = rc;
+    l->writer.started = rc == 0;
+    return rc == 0 ? ERROR_NONE : ERROR_SYSTEM;
+}
+
+/* Queues; called with the lock held. */
+static enum error enqueue(struct ledger *l, struct op *op)
+{
+    enum error e = l->writer.stopping ? ERROR_STOPPING : start(l);
+
+    if (e != ERROR_NONE)
+        return e;
+    append(&l->writer, op);
+    pthread_cond_signal(&l->writer.wake);
+    return ERROR_NONE;
+}
+
+enum error writer_post(struct ledger *l, struct op *op)
+{
+    if (op->kind == OP_SETTLE)
+        op->due_ms = clock_monotonic_ms() + SETTLE_DELAY_MS;
+    pthread_mutex_lock(&l->writer.lock);
+    enum error e = enqueue(l, op);
+    pthread_mutex_unlock(&l->writer.lock);
+    if (e != ERROR_NONE)
+        op_free(op);
+    return e;
+}
+
+static void withdraw(struct writer *w, struct op *op)
+{
+    struct op **p = &w->first;
+
+    while (*p != op)
+        p = &(*p)->next;
+    *p = op->next;
+    if (w->last == &op->next)
+        w->last = p;
+    op_free(op);
+}
+
+enum error writer_do(struct ledger *l, struct op *op)
+{
+    struct writer *w = &l->writer;
+    struct timespec limit = until(clock_monotonic_ms() + LEDGER_WAIT_MS);
+
+    op->waited = true;
+    pthread_mutex_lock(&w->lock);
+    enum error e = enqueue(l, op);
+    if (e != ERROR_NONE)
+        op_free(op);
+    while (e == ERROR_NONE && !op->done) {
+        if (pthread_cond_timedwait(&op->finished, &w->lock, &limit) != ETIMEDOUT || op->done)
+            continue;
+        e = ERROR_BUSY;
+        if (op->taken)
+            op->abandoned = true;
+        else
+            withdraw(w, op);
+    }
+    pthread_mutex_unlock(&w->lock);
+    if (e == ERROR_NONE && (e = op->error) != ERROR_NONE)
+        op_free(op);
+    return e;
+}
+
+bool writer_stop(struct ledger *l, int64_t bound_ms)
+{
+    struct writer *w = &l->writer;
+    struct timespec limit = until(clock_monotonic_ms() + bound_ms);
+
+    pthread_mutex_lock(&w->lock);
+    w->stopping = true;
+    pthread_cond_broadcast(&w->wake);
+    while (w->started && !w->exited)
+        if (pthread_cond_timedwait(&w->gone, &w->lock, &limit) == ETIMEDOUT)
+            break;
+    bool ended = !w->started || w->exited;
+    pthread_mutex_unlock(&w->lock);
+    if (ended && w->started)
+        pthread_join(w->thread, NULL);
+    return ended;
+}
