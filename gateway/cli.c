@@ -1,0 +1,356 @@
+/*
+ * Commands and flags as tables, and what commands share. Arguments are exact: no abbreviations,
+ * nothing is guessed. Flags stand before or behind the command.
+ */
+#include "gateway/cli.h"
+
+#include <errno.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "platform/mac.h"
+
+#ifndef PENNYGATE_VERSION /* the Makefile's */
+#define PENNYGATE_VERSION "0"
+#endif
+
+/* ---- tables -------------------------------------------------------------------------------
+ */
+
+enum {
+    FLAG_CONFIG = 1,
+    FLAG_OWNER = 2,
+    FLAG_SOCKET = 4,
+    FLAG_DAYS = 8,
+    FLAG_JSON = 16,
+    FLAG_CSV = 32,
+    FLAG_STOP = 64,
+};
+
+static const struct flag {
+    const char *name;
+    const char *value; /* what it takes, or NULL: nothing */
+    unsigned bit;
+    size_t offset; /* in struct cli: const char * if it takes a value, else bool */
+    const char *help;
+} flags[] = {
+    {"-c", "FILE", FLAG_CONFIG, offsetof(struct cli, config), "the configuration"},
+    {"--owner", "USER[:GROUP]", FLAG_OWNER, offsetof(struct cli, owner),
+     "whose the store will be"},
+    {"--socket", "PATH", FLAG_SOCKET, offsetof(struct cli, socket), "the socket to listen on"},
+    {"--days", "N", FLAG_DAYS, offsetof(struct cli, days), "how many days, 1 to 400"},
+    {"--json", NULL, FLAG_JSON, offsetof(struct cli, json), "as JSON"},
+    {"--csv", NULL, FLAG_CSV, offsetof(struct cli, csv), "as CSV"},
+    {"--stop", NULL, FLAG_STOP, offsetof(struct cli, stop), "the machine is going down"},
+};
+
+static int cli_version(struct cli *cli);
+static int cli_help(struct cli *cli);
+
+static const struct command {
+    const char *name;
+    unsigned flags;
+    const char *operand; /* the only one it takes, or NULL: none */
+    int (*run)(struct cli *cli);
+    const char *help;
+} commands[] = {
+    {"init", FLAG_CONFIG | FLAG_OWNER, NULL, cli_init, "make the store and the secret"},
+    {"check", FLAG_CONFIG, NULL, cli_check, "show what the configuration says, and its faults"},
+    {"stats", FLAG_CONFIG | FLAG_DAYS | FLAG_JSON | FLAG_CSV, NULL, cli_stats,
+     "use and cost by day, and what is left today"},
+    {"serve", FLAG_CONFIG | FLAG_SOCKET, NULL, cli_serve,
+     "FastCGI on a unix socket of its own"},
+    {"pause", FLAG_CONFIG, NULL, cli_pause, "admit nothing from now on"},
+    {"resume", FLAG_CONFIG, NULL, cli_resume, "admit again"},
+    {"adopt", FLAG_CONFIG, NULL, cli_adopt, "accept a store that was restored from a copy"},
+    {"clock", FLAG_CONFIG, "reset", cli_clock,
+     "show the store's time; reset: set it to the clock's"},
+    {"maintain", FLAG_CONFIG | FLAG_STOP, NULL, cli_maintain,
+     "timed work, for cron on CGI-only hosts"},
+    {"version", 0, NULL, cli_version, "print the version"},
+    {"help", 0, NULL, cli_help, "print this"},
+};
+
+#define COUNT(a) (sizeof(a) / sizeof((a)[0]))
+
+/* ---- help and errors ----------------------------------------------------------------------
+ */
+
+static int cli_version(struct cli *cli)
+{
+    (void)cli;
+    printf("pennygate %s\n", PENNYGATE_VERSION);
+    return CLI_OK;
+}
+
+static int cli_help(struct cli *cli)
+{
+    (void)cli;
+    printf("usage: pennygate [-c FILE] COMMAND [flags]\n\n");
+    for (size_t i = 0; i < COUNT(commands); i++)
+        printf("  %-9s %s\n", commands[i].name, commands[i].help);
+    printf("\n");
+    for (size_t i = 0; i < COUNT(flags); i++) {
+        char head[32];
+        const char *separator = " ";
+
+        snprintf(head, sizeof head, "%s %s", flags[i].name,
+                 flags[i].value != NULL ? flags[i].value : "");
+        printf("  %-21s %s (", head, flags[i].help);
+        for (size_t k = 0; k < COUNT(commands); k++) {
+            if (flags[i].bit == FLAG_CONFIG || (commands[k].flags & flags[i].bit) == 0)
+                continue;
+            printf("%s", separator[0] == ' ' ? commands[k].name : separator);
+        }
+        printf("%s)\n", flags[i].bit == FLAG_CONFIG ? CONFIG_PATH : "");
+    }
+    printf("\nWithout a command it serves the web server that started it, by FastCGI or CGI.\n"
+           "Exit status: 0 done, 1 failed or faults found, 2 not understood.\n"
+           "See pennygate(8) and pennygate.conf(5).\n");
+    return CLI_OK;
+}
+
+int cli_fail(const char *format, ...)
+{
+    va_list args;
+
+    fflush(stdout);
+    fputs("pennygate: ", stderr);
+    va_start(args, format);
+    vfprintf(stderr, format, args);
+    va_end(args);
+    fputc('\n', stderr);
+    return CLI_FAILED;
+}
+
+static int usage(const char *what, const char *argument)
+{
+    cli_fail("%s '%s' (see pennygate help)", what, argument);
+    return CLI_USAGE;
+}
+
+/* ---- arguments ----------------------------------------------------------------------------
+ */
+
+static const struct flag *find_flag(const char *argument, size_t n)
+{
+    for (size_t i = 0; i < COUNT(flags); i++) {
+        if (strlen(flags[i].name) == n && strncmp(flags[i].name, argument, n) == 0)
+            return &flags[i];
+    }
+    return NULL;
+}
+
+/* Takes the flag at argv[0] and its value, given as the next argument or behind '='. How many
+ * arguments were used; 0: not understood, and told. */
+static int take_flag(struct cli *cli, char **argv, unsigned *seen)
+{
+    const char *equals = argv[0][1] == '-' ? strchr(argv[0], '=') : NULL;
+    size_t n = equals != NULL ? (size_t)(equals - argv[0]) : strlen(argv[0]);
+    const struct flag *f = find_flag(argv[0], n);
+    const char *value = equals != NULL ? equals + 1 : argv[1];
+
+    if (f == NULL || (f->value == NULL && equals != NULL)) {
+        usage("unknown flag", argv[0]);
+        return 0;
+    }
+    if ((*seen & f->bit) != 0) {
+        usage("given twice:", argv[0]);
+        return 0;
+    }
+    *seen |= f->bit;
+    if (f->value == NULL) {
+        bool on = true;
+        memcpy((char *)cli + f->offset, &on, sizeof on);
+        return 1;
+    }
+    if (value == NULL || value[0] == '\0') {
+        usage("a value is missing behind", argv[0]);
+        return 0;
+    }
+    memcpy((char *)cli + f->offset, &value, sizeof value);
+    return equals != NULL ? 1 : 2;
+}
+
+static const struct command *find_command(const char *name)
+{
+    if (strcmp(name, "--help") == 0 || strcmp(name, "-h") == 0)
+        name = "help";
+    if (strcmp(name, "--version") == 0)
+        name = "version";
+    for (size_t i = 0; i < COUNT(commands); i++) {
+        if (strcmp(commands[i].name, name) == 0)
+            return &commands[i];
+    }
+    return NULL;
+}
+
+/* Takes the argument that is no flag. False: not understood, and told. */
+static bool take_word(struct cli *cli, const char *word, const struct command **command)
+{
+    if (*command == NULL) {
+        *command = find_command(word);
+        if (*command == NULL)
+            usage("unknown command", word);
+        return *command != NULL;
+    }
+    if ((*command)->operand == NULL || cli->operand != NULL ||
+        strcmp(word, (*command)->operand) != 0) {
+        usage("unexpected argument", word);
+        return false;
+    }
+    cli->operand = word;
+    return true;
+}
+
+/* Fills cli and *command (NULL: none was given). False: not understood, and told. */
+static bool parse(struct cli *cli, int argc, char **argv, const struct command **command,
+                  unsigned *seen)
+{
+    int used;
+
+    for (int i = 1; i < argc; i += used) {
+        used = 1;
+        if (argv[i][0] == '-' && find_command(argv[i]) == NULL)
+            used = take_flag(cli, argv + i, seen);
+        else if (!take_word(cli, argv[i], command))
+            used = 0;
+        if (used == 0)
+            return false;
+    }
+    return true;
+}
+
+const char *cli_config_path(void)
+{
+    const char *path = getenv("PENNYGATE_CONFIG");
+
+    return path != NULL && path[0] != '\0' ? path : CONFIG_PATH;
+}
+
+int cli_main(int argc, char **argv, char *const *env, bool listening)
+{
+    struct cli cli = {.env = env, .argv = argv, .listening = listening};
+    const struct command *command = NULL;
+    unsigned seen = 0;
+    int status;
+
+    if (!parse(&cli, argc, argv, &command, &seen))
+        return CLI_USAGE;
+    if (command != NULL && (seen & ~command->flags) != 0)
+        return usage("a given flag does not go with", command->name);
+    if (cli.config == NULL)
+        cli.config = cli_config_path();
+    if (command != NULL)
+        status = command->run(&cli);
+    else if (listening)
+        status = cli_fastcgi(&cli);
+    else
+        status = cli_help(&cli);
+    if (fflush(stdout) != 0 || ferror(stdout))
+        status = cli_fail("standard output: %s", strerror(errno));
+    return status;
+}
+
+/* ---- what commands share ------------------------------------------------------------------
+ */
+
+int cli_load(const struct cli *cli, struct config **out)
+{
+    char message[CONFIG_ERROR_MAX];
+
+    if (config_load(cli->config, cli->env, out, message) == ERROR_NONE)
+        return CLI_OK;
+    cli_fail("%s", message);
+    return CLI_USAGE;
+}
+
+int cli_become_owner(const struct cli *cli, struct config **config)
+{
+    const char *store = (*config)->store;
+    char name[OWNER_NAME_MAX];
+    struct owner o;
+    uid_t before = geteuid();
+    enum error e = owner_of(store, &o);
+
+    if (e == ERROR_NOT_FOUND)
+        return cli_fail("there is no store at %s: pennygate init makes it", store);
+    if (e != ERROR_NONE)
+        return cli_fail("%s: %s", store, strerror(errno));
+    if (owner_become(o) != ERROR_NONE)
+        return cli_fail("%s belongs to %s: run this as that user or as root", store,
+                        owner_name(o.uid, name));
+    if (geteuid() == before)
+        return CLI_OK;
+    config_drop(*config);
+    *config = NULL;
+    if (cli_load(cli, config) == CLI_OK)
+        return CLI_OK;
+    return cli_fail("%s, the store's owner, must be able to read these files",
+                    owner_name(o.uid, name));
+}
+
+#define ANEW "; put it back from a copy, or move it away and pennygate init (all counts anew)"
+
+static const struct {
+    enum error error;
+    const char *text;
+} advice[] = {
+    {ERROR_STORE_MISSING, "; a new site: pennygate init, an old one: put it back from a copy"},
+    {ERROR_STORE_INVALID, ANEW},
+    {ERROR_STORE_BROKEN, ANEW},
+    {ERROR_STORE_VERSION, "; install the newer pennygate again"},
+    {ERROR_STORE_SECRET, "; put the secret back that the store was made with"},
+    {ERROR_STORE_ROLLED_BACK, "; if you put back a copy on purpose: pennygate adopt"},
+    {ERROR_PERIODS, "; put the store back as a whole, this file included"},
+    {ERROR_STORE_IO, "; is the disk full, or mounted read-only?"},
+    {ERROR_STORE_FULL, "; raise store-size"},
+    {ERROR_RUN_MISSING, "; make it at every boot, mode 0700, owned by the store's owner"},
+    {ERROR_CLOCK, "; set the clock"},
+    {ERROR_LOOSE_MODE, "; chmod 600"},
+    {ERROR_BUSY, "; another process holds the store: try again"},
+    {ERROR_UNSUPPORTED,
+     "; put the store on ext4, f2fs, xfs, btrfs or tmpfs, not jffs2, NFS, FAT"},
+};
+
+const char *cli_advice(enum error e)
+{
+    for (size_t i = 0; i < COUNT(advice); i++) {
+        if (advice[i].error == e)
+            return advice[i].text;
+    }
+    return "";
+}
+
+enum error cli_ledger_options(const struct config *c, struct ledger_options *o)
+{
+    *o = (struct ledger_options){.store = c->store,
+                                 .run = c->run_directory,
+                                 .map_bytes = c->store_size,
+                                 .clock = clock_read};
+    return secret_read(c->secret_file, o->secret);
+}
+
+int cli_open(const struct cli *cli, bool adopt, struct config **config, struct ledger **ledger)
+{
+    struct ledger_options o;
+    int status = cli_load(cli, config);
+    enum error e;
+
+    if (status == CLI_OK)
+        status = cli_become_owner(cli, config);
+    if (status != CLI_OK)
+        return status;
+    e = cli_ledger_options(*config, &o);
+    if (e != ERROR_NONE)
+        return cli_fail("%s: %s%s", (*config)->secret_file, error_text(e), cli_advice(e));
+    e = ledger_open(&o, adopt, ledger);
+    mac_wipe(o.secret, sizeof o.secret);
+    if (e != ERROR_NONE)
+        return cli_fail("%s: %s%s", (*config)->store, error_text(e), cli_advice(e));
+    return CLI_OK;
+}

@@ -1,0 +1,77 @@
+/*
+ * The command line: a table of commands, each a function that gets the parsed flags and returns
+ * the exit status. pennygate(8) describes it; output and statuses are stable.
+ */
+#ifndef GATEWAY_CLI_H
+#define GATEWAY_CLI_H
+
+#include <stdbool.h>
+
+#include "gateway/config.h"
+#include "platform/owner.h"
+#include "store/ledger.h"
+
+enum cli_status {
+    CLI_OK = 0,
+    CLI_FAILED = 1, /* it could not be done; for check: there are faults */
+    CLI_USAGE = 2   /* the command line or the configuration is not understood */
+};
+
+struct cli {
+    const char *config; /* path of the file */
+    char *const *env;
+    char **argv;         /* as started, to start anew */
+    bool listening;      /* descriptor 0 is a listening socket */
+    const char *operand; /* what follows the command, or NULL */
+    /* flags; NULL or false if not given */
+    const char *owner, *socket, *days;
+    bool json, csv, stop;
+};
+
+/* Parses and runs; the exit status. */
+int cli_main(int argc, char **argv, char *const *env, bool listening);
+
+/* The path of the configuration if no -c is given. */
+const char *cli_config_path(void);
+
+/* "pennygate: ..." to standard error; returns CLI_FAILED. */
+int cli_fail(const char *format, ...) __attribute__((format(printf, 1, 2)));
+
+/* Loads the configuration; CLI_OK, or CLI_USAGE and the message is told. */
+int cli_load(const struct cli *cli, struct config **out);
+
+/*
+ * Becomes the owner of the store's directory and, if that changed who we are, loads the
+ * configuration once more: the owner, as whom the gateway runs, must be able to read it.
+ */
+int cli_become_owner(const struct cli *cli, struct config **config);
+
+/*
+ * All that a command needs which works on the store. The ledger is not closed again: commands
+ * leave by _exit, because LMDB 0.9.26-0.9.31 lets other processes fail while an environment is
+ * closed (store/kv.h).
+ */
+int cli_open(const struct cli *cli, bool adopt, struct config **config, struct ledger **ledger);
+
+/* What to do about an error of the store: a sentence, or "". */
+const char *cli_advice(enum error e);
+
+/* The options of a ledger, with the secret read; wipe o->secret afterwards. */
+enum error cli_ledger_options(const struct config *c, struct ledger_options *o);
+
+/* The commands. */
+int cli_init(struct cli *cli);
+int cli_check(struct cli *cli);
+int cli_stats(struct cli *cli);
+int cli_serve(struct cli *cli);
+int cli_pause(struct cli *cli);
+int cli_resume(struct cli *cli);
+int cli_adopt(struct cli *cli);
+int cli_clock(struct cli *cli);
+int cli_maintain(struct cli *cli);
+
+/* Started by a web server: on the listening socket at descriptor 0, or for one request. */
+int cli_fastcgi(struct cli *cli);
+int cli_cgi(char *const *env);
+
+#endif

@@ -1,0 +1,190 @@
+/*
+ * init: the only command that makes a store. Never over another one, never as a user who would
+ * lock the gateway out of it, and each step is told.
+ */
+#include <dirent.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "gateway/cli.h"
+#include "platform/mac.h"
+
+#define LOCALTIME     "/etc/localtime"
+#define LOCALTIME_MAX 65536 /* the largest zone file has 4 KB */
+
+static void made(const char *what, const char *path)
+{
+    printf("%-14s %s\n", what, path);
+}
+
+/* ---- whose it will be ---------------------------------------------------------------------
+ */
+
+static bool is_empty_directory(const char *path)
+{
+    DIR *d = opendir(path);
+    bool empty = d != NULL;
+
+    // cppcheck-suppress readdirCalled ; no threads here
+    for (struct dirent *e = empty ? readdir(d) : NULL; e != NULL; e = readdir(d))
+        empty = empty && (strcmp(e->d_name, ".") == 0 || strcmp(e->d_name, "..") == 0);
+    if (d != NULL)
+        closedir(d);
+    return empty;
+}
+
+/* Root must say whose the store is to be, unless the directory does. */
+static int choose_owner(const struct cli *cli, const char *store, struct owner *out)
+{
+    struct owner there = {0, 0};
+    enum error e = owner_of(store, &there);
+    char name[OWNER_NAME_MAX];
+    bool exists = e == ERROR_NONE;
+
+    if (e != ERROR_NONE && e != ERROR_NOT_FOUND)
+        return cli_fail("%s: %s", store, strerror(errno));
+    *out = exists ? there : (struct owner){geteuid(), getegid()};
+    if (cli->owner == NULL) {
+        if (geteuid() != 0 || out->uid != 0)
+            return CLI_OK;
+        return cli_fail("as root say whose the store will be: --owner USER, the user that the "
+                        "web server\nor pennygate serve runs as (www-data, for example), or "
+                        "--owner root");
+    }
+    if (!owner_parse(cli->owner, out)) {
+        cli_fail("there is no such user or group: %s", cli->owner);
+        return CLI_USAGE;
+    }
+    if (exists && there.uid != out->uid && !(there.uid == 0 && is_empty_directory(store)))
+        return cli_fail("%s belongs to %s: leave --owner out, or chown it", store,
+                        owner_name(there.uid, name));
+    return CLI_OK;
+}
+
+/* ---- what is made -------------------------------------------------------------------------
+ */
+
+static int make_directory(const char *path, struct owner o)
+{
+    struct stat st;
+    bool is_new = mkdir(path, 0700) == 0;
+
+    if (!is_new && errno != EEXIST)
+        return cli_fail("%s: %s", path,
+                        errno == ENOENT ? "the directory above it is missing"
+                                        : strerror(errno));
+    if (geteuid() == 0 && (is_new || o.uid != 0) && chown(path, o.uid, o.gid) != 0)
+        return cli_fail("%s: %s", path, strerror(errno));
+    if (stat(path, &st) != 0 || !S_ISDIR(st.st_mode))
+        return cli_fail("%s: not a directory", path);
+    if ((st.st_mode & 022) != 0)
+        return cli_fail("%s: others can write there: chmod 700", path);
+    if (is_new)
+        made("directory", path);
+    return CLI_OK;
+}
+
+static int make_secret(const struct config *c, uint8_t secret[SECRET_SIZE])
+{
+    enum error e = secret_create(c->secret_file);
+
+    if (e == ERROR_NONE)
+        made("secret", c->secret_file);
+    else if (e == ERROR_EXISTS)
+        made("secret (kept)", c->secret_file);
+    else
+        return cli_fail("%s: %s", c->secret_file,
+                        e == ERROR_SYSTEM ? strerror(errno) : error_text(e));
+    e = secret_read(c->secret_file, secret);
+    if (e != ERROR_NONE)
+        return cli_fail("%s: %s%s", c->secret_file, error_text(e), cli_advice(e));
+    return CLI_OK;
+}
+
+/* The rule of local time, kept in the store so that all processes agree on it. */
+static bool find_zone(const struct config *c, char out[ZONE_TEXT_MAX])
+{
+    const char *tz = getenv("TZ");
+    struct zone parsed;
+    char *content;
+    size_t n;
+    bool ok = true;
+
+    snprintf(out, ZONE_TEXT_MAX, "UTC0");
+    if (tz != NULL && strlen(tz) < ZONE_TEXT_MAX && zone_parse(tz, &parsed)) {
+        snprintf(out, ZONE_TEXT_MAX, "%s", tz);
+    } else if (file_read(LOCALTIME, LOCALTIME_MAX, &content, &n) == ERROR_NONE) {
+        ok = zone_from_tzfile(content, n, out);
+        free(content);
+    }
+    return ok || !c->local_time;
+}
+
+static int make_store(const struct config *c, const uint8_t secret[SECRET_SIZE])
+{
+    struct ledger_options o = {.store = c->store,
+                               .run = c->run_directory,
+                               .map_bytes = c->store_size,
+                               .clock = clock_read};
+    char zone[ZONE_TEXT_MAX];
+    enum error e;
+
+    if (!find_zone(c, zone))
+        return cli_fail("%s: no zone that can be understood; set TZ to a rule such as "
+                        "CET-1CEST,M3.5.0,M10.5.0/3",
+                        LOCALTIME);
+    memcpy(o.secret, secret, sizeof o.secret);
+    e = ledger_create(&o, zone);
+    mac_wipe(o.secret, sizeof o.secret);
+    if (e == ERROR_EXISTS)
+        return cli_fail("%s: there is a store already; init never makes one over another",
+                        c->store);
+    if (e == ERROR_SYSTEM)
+        return cli_fail("%s: %s", c->store, strerror(errno));
+    if (e != ERROR_NONE)
+        return cli_fail("%s: %s%s", c->store, error_text(e), cli_advice(e));
+    made("store", c->store);
+    if (c->local_time)
+        made("zone", zone);
+    return CLI_OK;
+}
+
+static void next_step(const struct cli *cli, const struct config *c)
+{
+    if (c->run_directory != NULL)
+        printf("If %s is on a tmpfs, let tmpfiles.d or the init script make it at each boot.\n",
+               c->run_directory);
+    if (strcmp(cli->config, CONFIG_PATH) == 0)
+        printf("Next: pennygate check\n");
+    else
+        printf("Next: pennygate -c %s check\n", cli->config);
+}
+
+int cli_init(struct cli *cli)
+{
+    struct config *c;
+    struct owner o = {0, 0};
+    uint8_t secret[SECRET_SIZE];
+    int status = cli_load(cli, &c);
+
+    if (status == CLI_OK)
+        status = choose_owner(cli, c->store, &o);
+    if (status == CLI_OK)
+        status = make_directory(c->store, o);
+    if (status == CLI_OK && c->run_directory != NULL)
+        status = make_directory(c->run_directory, o);
+    if (status == CLI_OK)
+        status = cli_become_owner(cli, &c);
+    if (status == CLI_OK)
+        status = make_secret(c, secret);
+    if (status == CLI_OK)
+        status = make_store(c, secret);
+    mac_wipe(secret, sizeof secret);
+    if (status == CLI_OK)
+        next_step(cli, c);
+    return status;
+}

@@ -1,0 +1,109 @@
+/*
+ * The owner's short commands on the store: pause, resume, adopt, clock, maintain. What they set
+ * holds for all processes of the site at once.
+ */
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "gateway/cli.h"
+#include "gateway/config_value.h"
+
+static int store_failed(const struct config *c, enum error e)
+{
+    return cli_fail("%s: %s%s", c->store, error_text(e), cli_advice(e));
+}
+
+static int set_paused(struct cli *cli, bool paused, const char *done)
+{
+    struct config *c;
+    struct ledger *l;
+    struct policy p;
+    int status = cli_open(cli, false, &c, &l);
+    enum error e;
+
+    if (status != CLI_OK)
+        return status;
+    p = config_policy(c, false);
+    e = ledger_set_paused(l, &p, paused);
+    if (e != ERROR_NONE)
+        return store_failed(c, e);
+    printf("%s\n", done);
+    return CLI_OK;
+}
+
+int cli_pause(struct cli *cli)
+{
+    return set_paused(cli, true, "paused: nothing is admitted until pennygate resume");
+}
+
+int cli_resume(struct cli *cli)
+{
+    return set_paused(cli, false, "resumed: requests are admitted again");
+}
+
+int cli_adopt(struct cli *cli)
+{
+    struct config *c;
+    struct ledger *l;
+    int status = cli_open(cli, true, &c, &l);
+
+    if (status != CLI_OK)
+        return status;
+    printf("adopted: the store at %s counts on from what it holds\n", c->store);
+    return CLI_OK;
+}
+
+static int show_clock(const struct config *c, struct ledger *l, const struct policy *p)
+{
+    struct ledger_state s;
+    char text[CONFIG_VALUE_MAX];
+    enum error e = ledger_state(l, p, &s);
+
+    if (e != ERROR_NONE)
+        return store_failed(c, e);
+    if (s.store_ms > s.clock_ms + 1000)
+        printf("the store's time is %s ahead of the clock; it goes on at half speed until the "
+               "clock\nhas caught up (pennygate clock reset: now)\n",
+               config_value_duration((uint64_t)(s.store_ms - s.clock_ms) / 1000 * 1000, text));
+    else
+        printf("the store's time is the clock's\n");
+    return CLI_OK;
+}
+
+int cli_clock(struct cli *cli)
+{
+    struct config *c;
+    struct ledger *l;
+    struct policy p;
+    int status = cli_open(cli, false, &c, &l);
+    enum error e;
+
+    if (status != CLI_OK)
+        return status;
+    p = config_policy(c, false);
+    if (cli->operand == NULL)
+        return show_clock(c, l, &p);
+    e = ledger_clock_reset(l, &p);
+    if (e != ERROR_NONE)
+        return store_failed(c, e);
+    printf("the store's time is the clock's; what callers have used counts anew, what everyone "
+           "has\nused was carried over\n");
+    return CLI_OK;
+}
+
+/* With durability `commit` nothing waits to be copied, so that --stop has no more to do. */
+int cli_maintain(struct cli *cli)
+{
+    struct config *c;
+    struct ledger *l;
+    struct policy p;
+    int status = cli_open(cli, false, &c, &l);
+    enum error e;
+
+    if (status != CLI_OK)
+        return status;
+    p = config_policy(c, false);
+    e = ledger_maintain(l, &p);
+    return e == ERROR_NONE ? CLI_OK : store_failed(c, e);
+}

@@ -1,0 +1,119 @@
+/*
+ * The table of all ways in which a request is not answered. Security: fixed text alone, so that
+ * nothing of an upstream, another caller or the configuration can show in it.
+ */
+#include "gateway/code.h"
+
+#define INVALID "invalid_request_error"
+#define RATE    "rate_limit_error"
+#define SERVER  "server_error"
+
+#define BAD_REQUEST     400, "Bad Request", INVALID
+#define TOO_MANY        429, "Too Many Requests", RATE
+#define UNAVAILABLE     503, "Service Unavailable", SERVER
+#define BAD_GATEWAY     502, "Bad Gateway", SERVER
+#define GATEWAY_TIMEOUT 504, "Gateway Timeout", SERVER
+
+static const struct code_entry entries[CODES] = {
+    [CODE_NOT_FOUND] = {"not_found", 404, "Not Found", INVALID,
+                        "There is nothing at this address."},
+    [CODE_METHOD] = {"method_not_allowed", 405, "Method Not Allowed", INVALID,
+                     "This address does not take that method."},
+    [CODE_CONTENT_TYPE] = {"unsupported_media_type", 415, "Unsupported Media Type", INVALID,
+                           "Send the request as application/json."},
+    [CODE_BODY_TOO_LARGE] = {"body_too_large", 413, "Content Too Large", INVALID,
+                             "The request is too large."},
+    [CODE_BODY_INCOMPLETE] = {"body_incomplete", BAD_REQUEST,
+                              "The request did not arrive whole. Please try again."},
+    [CODE_BAD_JSON] = {"bad_json", BAD_REQUEST, "The request is not valid JSON."},
+    [CODE_BAD_REQUEST] = {"bad_request", BAD_REQUEST,
+                          "The request does not have the expected shape."},
+    [CODE_UNSUPPORTED] = {"unsupported", BAD_REQUEST,
+                          "The request asks for something that is not offered here."},
+    [CODE_TOO_LONG] = {"too_long", BAD_REQUEST,
+                       "The message is too long. Please shorten it, or start anew."},
+    [CODE_NO_ADDRESS] = {"no_address", BAD_REQUEST,
+                         "The request did not come with an address to count it by."},
+    [CODE_TIMEOUT_REQUEST] = {"request_timeout", 408, "Request Timeout", INVALID,
+                              "The request took too long to arrive. Please try again."},
+
+    [CODE_CONCURRENT_LIMIT] =
+        {"concurrent_limit", TOO_MANY,
+         "An earlier answer is still being written. Please wait for it to "
+         "end."},
+    [CODE_BURST_LIMIT] = {"burst_limit", TOO_MANY,
+                          "That was a little fast. Please wait a moment and try again."},
+    [CODE_ADDRESS_LIMIT] = {"address_limit", TOO_MANY,
+                            "Everything allowed to your network for now has been used. Please "
+                            "come back later."},
+    [CODE_VISITOR_LIMIT] = {"visitor_limit", TOO_MANY,
+                            "Everything allowed to you for now has been used. Please come back "
+                            "later."},
+    [CODE_ACCOUNT_LIMIT] = {"account_limit", TOO_MANY,
+                            "Everything allowed to your account for now has been used. Please "
+                            "come back later."},
+    [CODE_KEY_LIMIT] =
+        {"key_limit", TOO_MANY,
+         "Everything allowed to this key for now has been used. Please come back "
+         "later."},
+    [CODE_ANONYMOUS_LIMIT] = {"anonymous_limit", TOO_MANY,
+                              "Everything allowed to visitors without an account for now has "
+                              "been used. Please come back later."},
+    [CODE_SITE_LIMIT] = {"site_limit", TOO_MANY,
+                         "This site has used what it allows itself for now. Please come back "
+                         "later."},
+
+    [CODE_BUSY] = {"busy", UNAVAILABLE,
+                   "Too much is going on just now. Please try again soon."},
+    [CODE_PAUSED] = {"paused", UNAVAILABLE, "The owner of this site has paused this feature."},
+    [CODE_METER] = {"meter_unavailable", UNAVAILABLE,
+                    "Use cannot be counted at the moment, so nothing is answered. Please try "
+                    "again later."},
+    [CODE_CLOCK] =
+        {"clock", UNAVAILABLE,
+         "The server does not know the time, so it cannot count use. Please try again "
+         "later."},
+    [CODE_CONFIGURATION] = {"configuration", UNAVAILABLE,
+                            "This feature is not set up properly. Its owner has to mend it."},
+    [CODE_STOPPING] = {"stopping", UNAVAILABLE,
+                       "The server is restarting. Please try again in a moment."},
+    [CODE_UPSTREAM_REFUSED] = {"upstream_refused", UNAVAILABLE,
+                               "The model is not available to this site at the moment. Please "
+                               "try again later."},
+
+    [CODE_UPSTREAM_ERROR] = {"upstream_error", BAD_GATEWAY,
+                             "The model did not give a proper answer."},
+    [CODE_UPSTREAM_UNREACHABLE] = {"upstream_unreachable", BAD_GATEWAY,
+                                   "The model could not be reached. Please try again later."},
+    [CODE_UPSTREAM_TIMEOUT] = {"upstream_timeout", GATEWAY_TIMEOUT,
+                               "The model took too long to answer."},
+};
+
+const struct code_entry *code_entry(enum code c)
+{
+    /* A code that is none of the table must still refuse. */
+    return c > CODE_NONE && c < CODES ? &entries[c] : &entries[CODE_METER];
+}
+
+_Static_assert(CODE_SITE_LIMIT - CODE_CONCURRENT_LIMIT == REFUSALS - 1 &&
+                   (int)REFUSAL_CONCURRENT == 0 && (int)REFUSAL_SITE == REFUSALS - 1,
+               "the 429 codes follow enum refusal");
+
+enum code code_of_refusal(enum refusal r)
+{
+    return r < REFUSALS ? (enum code)(CODE_CONCURRENT_LIMIT + (int)r) : CODE_SITE_LIMIT;
+}
+
+enum code code_of_error(enum error e)
+{
+    switch (e) {
+    case ERROR_CLOCK:
+        return CODE_CLOCK;
+    case ERROR_BUSY:
+        return CODE_BUSY;
+    case ERROR_STOPPING:
+        return CODE_STOPPING;
+    default:
+        return CODE_METER;
+    }
+}

@@ -1,0 +1,407 @@
+/*
+ * Loads a configuration: file, environment, table of options, the files it names; then shares
+ * it by reference count. Immutable once loaded. Fails closed: whatever is not understood is an
+ * error with file and line, never a default. A message never holds the content of a file that
+ * the configuration names.
+ */
+#include "gateway/config.h"
+
+#include <errno.h>
+#include <jansson.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "gateway/config_options.h"
+#include "gateway/config_parse.h"
+#include "gateway/config_source.h"
+#include "gateway/config_value.h"
+#include "platform/mac.h"
+#include "store/period.h"
+
+/* ---- ownership ----------------------------------------------------------------------------
+ */
+
+static void wipe_string(char *text)
+{
+    if (text != NULL)
+        mac_wipe(text, strlen(text));
+    free(text);
+}
+
+static void free_model(struct config_model *m)
+{
+    free(m->url);
+    free(m->name);
+    free(m->key_file);
+    wipe_string(m->key);
+    free(m->output_field);
+    free(m->system_prompt_file);
+    free(m->system_prompt);
+    free(m->ca_file);
+}
+
+static void free_config(struct config *c)
+{
+    free(c->store);
+    free(c->run_directory);
+    free(c->secret_file);
+    free(c->mount);
+    for (unsigned i = 0; i < c->n_models; i++)
+        free_model(&c->models[i]);
+    free(c->socket);
+    free(c->socket_group);
+    for (unsigned i = 0; i < c->n_watched; i++)
+        free(c->watched[i].path);
+    free(c);
+}
+
+struct config *config_hold(struct config *c)
+{
+    __atomic_add_fetch(&c->references, 1, __ATOMIC_RELAXED);
+    return c;
+}
+
+void config_drop(struct config *c)
+{
+    if (c != NULL && __atomic_sub_fetch(&c->references, 1, __ATOMIC_ACQ_REL) == 0)
+        free_config(c);
+}
+
+/* ---- the files that belong to it ----------------------------------------------------------
+ */
+
+struct loading {
+    struct config_source *source;
+    struct config *config;
+    enum error error; /* what config_load returns if it is more than ERROR_SYNTAX */
+};
+
+/* Stamped before it is read, so that a change in between is seen later. */
+static bool watch(struct loading *l, const char *path)
+{
+    struct config *c = l->config;
+    char *copy = strdup(path);
+
+    if (copy == NULL) {
+        l->error = ERROR_MEMORY;
+        return config_source_fail(l->source, 0, "%s", error_text(ERROR_MEMORY));
+    }
+    c->watched[c->n_watched].path = copy;
+    c->watched[c->n_watched].stamp = file_stamp(path);
+    c->n_watched++;
+    return true;
+}
+
+static const char *reason(enum error e)
+{
+    return e == ERROR_SYSTEM ? strerror(errno) : error_text(e);
+}
+
+/* The text of the file that an option names, watched; blanks at its end are dropped. */
+static bool read_named(struct loading *l, const struct config_block *b, const char *key,
+                       const char *path, size_t max, char **out)
+{
+    const struct option *o = config_option(b->section, key);
+    char why[CONFIG_WHY_MAX];
+    size_t n;
+    enum error e;
+
+    if (!watch(l, path))
+        return false;
+    e = file_read(path, max, out, &n);
+    if (e != ERROR_NONE) {
+        snprintf(why, sizeof why, "'%.100s': %s", path, reason(e));
+        return config_source_fail_value(l->source, b, o, why);
+    }
+    while (n > 0 && strchr(" \t\r\n", (*out)[n - 1]) != NULL)
+        n--;
+    if (n == 0 || memchr(*out, '\0', n) != NULL) {
+        mac_wipe(*out, n);
+        free(*out);
+        *out = NULL;
+        return config_source_fail_value(l->source, b, o, "names a file without text");
+    }
+    (*out)[n] = '\0';
+    return true;
+}
+
+/* One word that can stand in a header. */
+static bool key_ok(const char *key)
+{
+    for (; *key != '\0'; key++) {
+        if (*key <= 0x20 || *key >= 0x7f)
+            return false;
+    }
+    return true;
+}
+
+static bool utf8_ok(const char *text)
+{
+    json_t *s = json_string(text);
+
+    json_decref(s);
+    return s != NULL;
+}
+
+static bool read_model_files(struct loading *l, const struct config_block *b,
+                             struct config_model *m)
+{
+    if (m->key_file != NULL) {
+        if (!read_named(l, b, "key-file", m->key_file, CONFIG_KEY_MAX, &m->key))
+            return false;
+        if (!key_ok(m->key))
+            return config_source_fail_value(l->source, b,
+                                            config_option(SECTION_MODEL, "key-file"),
+                                            "names a file that is not one line with a key");
+    }
+    if (m->system_prompt_file != NULL) {
+        if (!read_named(l, b, "system-prompt-file", m->system_prompt_file, CONFIG_PROMPT_MAX,
+                        &m->system_prompt))
+            return false;
+        if (!utf8_ok(m->system_prompt))
+            return config_source_fail_value(l->source, b,
+                                            config_option(SECTION_MODEL, "system-prompt-file"),
+                                            "names a file that is not UTF-8");
+    }
+    return true;
+}
+
+/* ---- from texts to values -----------------------------------------------------------------
+ */
+
+static bool is_written(const struct config_block *b, const char *key)
+{
+    return config_source_value(b, config_option(b->section, key))->text != NULL;
+}
+
+static bool set_options(struct config_source *s, const struct config_block *b, void *base)
+{
+    char why[CONFIG_WHY_MAX];
+
+    for (unsigned i = 0; i < config_options_n; i++) {
+        const struct option *o = &config_options[i];
+        const char *text;
+
+        if (o->section != b->section)
+            continue;
+        text = config_source_value(b, o)->text;
+        if (text == NULL)
+            text = o->fallback;
+        if (text == NULL && o->required) {
+            snprintf(why, sizeof why, "is missing: %s", o->help);
+            return config_source_fail_value(s, b, o, why);
+        }
+        if (text != NULL && !config_value_set(o, text, base, why))
+            return config_source_fail_value(s, b, o, why);
+    }
+    return true;
+}
+
+static bool finish_site(struct loading *l)
+{
+    struct config *c = l->config;
+
+    if (c->secret_file == NULL && asprintf(&c->secret_file, "%s/secret", c->store) < 0) {
+        c->secret_file = NULL;
+        l->error = ERROR_MEMORY;
+        return config_source_fail(l->source, 0, "%s", error_text(ERROR_MEMORY));
+    }
+    return watch(l, c->secret_file);
+}
+
+static bool add_model(struct loading *l, const struct config_block *b)
+{
+    struct config_model *m = &l->config->models[l->config->n_models++];
+    struct price *p = &m->price;
+
+    snprintf(m->alias, sizeof m->alias, "%s", b->title);
+    if (!set_options(l->source, b, m))
+        return false;
+    p->known = is_written(b, "price-input") && is_written(b, "price-output");
+    if (!is_written(b, "price-cached-input"))
+        p->cached_input_nano = p->input_nano;
+    if (!is_written(b, "price-cache-write"))
+        p->cache_write_nano = p->input_nano;
+    return read_model_files(l, b, m);
+}
+
+static bool add_limit(struct loading *l, const struct config_block *b)
+{
+    struct limit *limit = &l->config->limits[l->config->n_limits++];
+    const struct option *window = config_option(SECTION_LIMIT, "window");
+
+    snprintf(limit->name, sizeof limit->name, "%s", b->title);
+    if (!set_options(l->source, b, limit))
+        return false;
+    if (limit->unit == UNIT_CONCURRENT && is_written(b, "window"))
+        return config_source_fail_value(l->source, b, window,
+                                        "does not go with unit concurrent");
+    if (limit->unit != UNIT_CONCURRENT && !is_written(b, "window"))
+        return config_source_fail_value(l->source, b, window, "is missing");
+    return true;
+}
+
+static bool add_block(struct loading *l, const struct config_block *b)
+{
+    if (b->section == SECTION_MODEL)
+        return add_model(l, b);
+    if (b->section == SECTION_LIMIT)
+        return add_limit(l, b);
+    if (!set_options(l->source, b, l->config))
+        return false;
+    return b->section != SECTION_SITE || finish_site(l);
+}
+
+/* Each window has a period key of its own, and the store has room for PERIOD_WINDOWS. The
+ * calendar day is always among them: it names subjects in the log. */
+static bool windows_fit(struct loading *l)
+{
+    struct window seen[LIMITS_MAX + 1] = {{.kind = WINDOW_DAY}};
+    unsigned n = 1;
+
+    for (unsigned i = 0; i < l->config->n_limits; i++) {
+        const struct limit *limit = &l->config->limits[i];
+        unsigned k = 0;
+
+        if (limit->unit == UNIT_CONCURRENT)
+            continue;
+        while (k < n && !window_equal(seen[k], limit->window))
+            k++;
+        if (k == n)
+            seen[n++] = limit->window;
+    }
+    return n <= PERIOD_WINDOWS ||
+           config_source_fail(l->source, 0,
+                              "%u different windows, the day included; at most %d", n,
+                              PERIOD_WINDOWS);
+}
+
+static bool load(struct loading *l, char *const *env)
+{
+    struct config_source *s = l->source;
+    char *text;
+    size_t n;
+    enum error e;
+    bool ok;
+
+    if (!watch(l, s->path))
+        return false;
+    e = file_read(s->path, CONFIG_FILE_MAX, &text, &n);
+    if (e != ERROR_NONE) {
+        l->error = e;
+        return config_source_fail(s, 0, "%s", reason(e));
+    }
+    ok = config_parse(s, text, n);
+    free(text);
+    if (!ok || !config_source_environment(s, env))
+        return false;
+    for (unsigned i = 0; i < s->n; i++) {
+        if (!add_block(l, &s->block[i]))
+            return false;
+    }
+    return windows_fit(l);
+}
+
+enum error config_load(const char *path, char *const *env, struct config **out,
+                       char message[CONFIG_ERROR_MAX])
+{
+    struct loading l = {.source = config_source_new(path, message), .error = ERROR_SYNTAX};
+    bool ok = false;
+
+    l.config = calloc(1, sizeof *l.config);
+    if (l.source == NULL || l.config == NULL) {
+        snprintf(message, CONFIG_ERROR_MAX, "%s: %s", path, error_text(ERROR_MEMORY));
+        l.error = ERROR_MEMORY;
+    } else {
+        ok = load(&l, env);
+    }
+    config_source_free(l.source);
+    if (!ok) {
+        if (l.config != NULL)
+            free_config(l.config);
+        return l.error;
+    }
+    l.config->references = 1;
+    *out = l.config;
+    return ERROR_NONE;
+}
+
+void config_server_defaults(struct config *c)
+{
+    char why[CONFIG_WHY_MAX];
+
+    memset(c, 0, sizeof *c);
+    for (unsigned i = 0; i < config_options_n; i++) {
+        const struct option *o = &config_options[i];
+
+        if ((o->section == SECTION_SERVER || o->section == SECTION_LOG) && o->fallback != NULL)
+            config_value_set(o, o->fallback, c, why);
+    }
+}
+
+/* ---- in use -------------------------------------------------------------------------------
+ */
+
+bool config_changed(const struct config *c)
+{
+    for (unsigned i = 0; i < c->n_watched; i++) {
+        struct file_stamp now = file_stamp(c->watched[i].path);
+
+        if (!file_stamp_equal(&now, &c->watched[i].stamp))
+            return true;
+    }
+    return false;
+}
+
+static bool same_text(const char *a, const char *b)
+{
+    return a == b || (a != NULL && b != NULL && strcmp(a, b) == 0);
+}
+
+/* The stamp under which a configuration saw its secret. */
+static const struct file_stamp *secret_stamp(const struct config *c)
+{
+    for (unsigned i = 0; i < c->n_watched; i++) {
+        if (strcmp(c->watched[i].path, c->secret_file) == 0)
+            return &c->watched[i].stamp;
+    }
+    return NULL;
+}
+
+bool config_swappable(const struct config *running, const struct config *fresh)
+{
+    const struct file_stamp *a = secret_stamp(running), *b = secret_stamp(fresh);
+
+    return same_text(running->store, fresh->store) &&
+           same_text(running->run_directory, fresh->run_directory) &&
+           same_text(running->secret_file, fresh->secret_file) && a != NULL && b != NULL &&
+           file_stamp_equal(a, b) && running->store_size == fresh->store_size &&
+           running->streams == fresh->streams && running->stack_bytes == fresh->stack_bytes &&
+           same_text(running->socket, fresh->socket) &&
+           running->socket_mode == fresh->socket_mode &&
+           same_text(running->socket_group, fresh->socket_group) &&
+           running->write_timeout_ms == fresh->write_timeout_ms &&
+           running->stop_ms == fresh->stop_ms && running->log_target == fresh->log_target &&
+           running->log_level == fresh->log_level;
+}
+
+struct policy config_policy(const struct config *c, bool single)
+{
+    return (struct policy){.limits = c->limits,
+                           .n_limits = c->n_limits,
+                           .local_time = c->local_time,
+                           .retention_ms = c->retention_ms,
+                           .site_streams = single ? c->streams : 0};
+}
+
+const struct config_model *config_model(const struct config *c, const char *alias)
+{
+    if (c->n_models == 0)
+        return NULL;
+    for (unsigned i = 0; alias != NULL && i < c->n_models; i++) {
+        if (strcmp(c->models[i].alias, alias) == 0)
+            return &c->models[i];
+    }
+    return &c->models[0];
+}

@@ -1,0 +1,130 @@
+/*
+ * The configuration: one file in libConfuse's syntax, checked strictly, with scalars
+ * overridable by PENNYGATE_SECTION_KEY in the process's environment. Immutable and
+ * reference-counted once loaded. gateway/config_options.c is the table of all options;
+ * pennygate.conf(5) describes it, and a test holds the two together.
+ */
+#ifndef GATEWAY_CONFIG_H
+#define GATEWAY_CONFIG_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "gateway/price.h"
+#include "platform/error.h"
+#include "platform/file.h"
+#include "platform/log.h"
+#include "store/ledger.h"
+#include "store/rule.h"
+
+#ifndef CONFIG_PATH /* the Makefile's sysconfdir overrides */
+#define CONFIG_PATH "/etc/pennygate/pennygate.conf"
+#endif
+#define CONFIG_FILE_MAX 65536 /* a long file has 4 KB; bounds what a mistake can make us read  \
+                               */
+#define CONFIG_MODELS_MAX 16
+#define CONFIG_KEY_MAX    4096  /* longest API key: some are signed tokens */
+#define CONFIG_PROMPT_MAX 32768 /* longest system prompt: it is paid for with every call */
+#define CONFIG_ERROR_MAX  512
+
+enum provider_kind { PROVIDER_OPENAI };
+
+struct config_model {
+    char alias[LEDGER_MODEL_MAX]; /* the section's title: what callers see */
+    enum provider_kind provider;
+    char *url;                /* the API's base: "https://api.openai.com/v1" */
+    char *name;               /* the upstream's model name; never shown */
+    char *key_file;           /* or NULL: a local model needs none */
+    char *key;                /* its content, or NULL */
+    char *output_field;       /* "max_completion_tokens" or "max_tokens" */
+    char *system_prompt_file; /* or NULL */
+    char *system_prompt;      /* its content, or NULL */
+    char *ca_file;            /* or NULL: the library's own */
+    struct price price;       /* prices, overheads, caps: gateway/price.h */
+    int64_t connect_timeout_ms, first_byte_timeout_ms, idle_timeout_ms, total_timeout_ms;
+};
+
+enum server_mode { MODE_OCTAL_DEFAULT = 0660 };
+
+struct config {
+    /* site */
+    char *store, *run_directory /* or NULL */, *secret_file, *mount /* or NULL */;
+    bool local_time;
+    int64_t retention_ms;
+    bool site_ceiling_none;
+    size_t store_size; /* of LMDB's map */
+    /* models, the default one first */
+    struct config_model models[CONFIG_MODELS_MAX];
+    unsigned n_models;
+    /* request: bounds, in code points, messages and bytes */
+    uint32_t max_message_chars, max_input_chars, max_history, max_body_bytes;
+    /* limits, named defaults included, in the file's order after the defaults */
+    struct limit limits[LIMITS_MAX];
+    unsigned n_limits;
+    /* server */
+    unsigned streams;
+    size_t stack_bytes;
+    char *socket; /* for `serve`; or NULL */
+    mode_t socket_mode;
+    char *socket_group; /* or NULL */
+    int64_t heartbeat_ms, write_timeout_ms, stop_ms;
+    /* log */
+    enum log_target log_target;
+    enum log_level log_level;
+
+    /* Files whose change means a new configuration: this one, secret, keys, prompts. */
+    struct {
+        char *path;
+        struct file_stamp stamp;
+    } watched[2 + 2 * CONFIG_MODELS_MAX];
+    unsigned n_watched;
+    unsigned references; /* config.c's */
+};
+
+/*
+ * Loads and checks the file at `path` under the environment `env` (NAME=value..., NULL). On
+ * failure *out is untouched and message[0..CONFIG_ERROR_MAX) says file, line and what is wrong.
+ * A secret never appears in a message. Does not read the secret file (ledger's owner does).
+ */
+enum error config_load(const char *path, char *const *env, struct config **out,
+                       char message[CONFIG_ERROR_MAX]);
+
+struct config *config_hold(struct config *c);
+void config_drop(struct config *c); /* frees and wipes keys with the last reference */
+
+/* Whether a watched file is no longer what was loaded: a few stat calls. */
+bool config_changed(const struct config *c);
+
+/* Whether the change can be taken up by swapping (else: drain and start again). */
+bool config_swappable(const struct config *running, const struct config *fresh);
+
+/* The policy of this configuration; borrows its limits. */
+struct policy config_policy(const struct config *c, bool single);
+
+/* The model of an alias; the default one if alias is NULL or not offered. */
+const struct config_model *config_model(const struct config *c, const char *alias);
+
+/* What the server and log sections say when there is no configuration; the rest is zero, and
+ * nothing in it needs freeing. For a process that starts before its configuration is mended. */
+void config_server_defaults(struct config *c);
+
+/* Worst cases at a model: of one message of one byte, and of the largest request admitted. */
+void config_smallest(const struct config_model *m, struct amounts *out);
+void config_largest(const struct config *c, const struct config_model *m, struct amounts *out);
+
+/* The most that a day can cost by the limits for everyone; UINT64_MAX if nothing bounds it or a
+ * price is unknown. */
+uint64_t config_day_nano(const struct config *c);
+
+/*
+ * What `check` and start-up demand beyond the syntax: an enforcing `everyone` limit over a day
+ * or month (or site-ceiling = none), prices where a cost limit exists, the smallest request of
+ * each model fitting every limit, keys not world-readable. The number of faults; each as a line
+ * through `tell`. A gateway with a fault answers 503.
+ */
+unsigned config_faults(const struct config *c, void (*tell)(void *arg, const char *line),
+                       void *arg);
+
+#endif

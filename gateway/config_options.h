@@ -1,0 +1,65 @@
+/*
+ * The table of all options (pure): what each is called, what it takes, its bounds and where its
+ * value goes. Parsing, overrides from the environment, `check` and pennygate.conf(5) (held to
+ * it by a test) all stand on it. Values are text until they come here, because libConfuse takes
+ * octal, hexadecimal, negative and overflowing integers in silence.
+ */
+#ifndef GATEWAY_CONFIG_OPTIONS_H
+#define GATEWAY_CONFIG_OPTIONS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+enum config_section {
+    SECTION_SITE,
+    SECTION_MODEL, /* titled, any number */
+    SECTION_REQUEST,
+    SECTION_LIMIT, /* titled, any number */
+    SECTION_SERVER,
+    SECTION_LOG,
+    SECTIONS
+};
+
+enum option_kind {
+    OPTION_TEXT,     /* printable text; kept as a string */
+    OPTION_PATH,     /* an absolute path; string */
+    OPTION_URL,      /* http(s)://host[/path], no user, query or fragment; string */
+    OPTION_MOUNT,    /* /a/b; string */
+    OPTION_CHOICE,   /* one of `words`; string */
+    OPTION_WORD,     /* one of `words`; its index */
+    OPTION_COUNT,    /* a decimal integer */
+    OPTION_SIZE,     /* bytes, or with K, M, G */
+    OPTION_DURATION, /* digits and one of s, m, h, d; milliseconds */
+    OPTION_MONEY,    /* dollars; nano-dollars */
+    OPTION_FACTOR,   /* at most three decimals; thousandths */
+    OPTION_MODE,     /* four octal digits */
+    OPTION_WINDOW,   /* store/window.h */
+    OPTION_MAX,      /* by the limit's unit: an integer or money; or `unlimited` */
+    OPTION_KINDS
+};
+
+struct option {
+    enum config_section section;
+    enum option_kind kind;
+    const char *key;
+    const char *fallback; /* as it would be written; NULL: none */
+    bool required;
+    uint64_t min, max;        /* of the integer, or of the text's length */
+    size_t offset, width;     /* of the target in the section's struct; width 0: not kept */
+    const char *const *words; /* NULL-terminated; "!word": known, but not available yet */
+    const char *help;
+};
+
+/* Grouped by section; within `limit`, `unit` comes before `max`, which depends on it. */
+extern const struct option config_options[];
+extern const unsigned config_options_n;
+#define CONFIG_OPTIONS_MAX 64 /* room for the table, where something is kept per option */
+
+extern const char *const config_section_names[SECTIONS];
+bool config_section_titled(enum config_section s);
+
+/* The row of a key, or NULL. */
+const struct option *config_option(enum config_section s, const char *key);
+
+#endif

@@ -1,0 +1,310 @@
+/*
+ * From the file's bytes to a config_source, through libConfuse, which by itself passes a good
+ * deal in silence: a file that ends inside a section, a string or a comment, duplicates, ${X}
+ * from the environment in " quotes, stray characters, a path like site|store. And after an
+ * unfinished string or comment its scanner, which is global, begins the next file inside one.
+ * So the text is scanned here first, and libConfuse only sees what cannot do any of this:
+ * comments blanked, strings closed on their line, no backslash, no ${, plain characters only
+ * outside quotes. Its callbacks reject duplicates, and a last line that is legal at the top
+ * level alone finds a section that is still open.
+ */
+#include "gateway/config_parse.h"
+
+#include <confuse.h>
+#include <pthread.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- the scan before libConfuse -----------------------------------------------------------
+ */
+
+struct scan {
+    char *p, *end;
+    unsigned line;
+    bool fresh; /* a token could begin here: only then `//` is a comment, as in http://host */
+    struct config_source *source;
+};
+
+static void blank_line(struct scan *s)
+{
+    while (s->p < s->end && *s->p != '\n')
+        *s->p++ = ' ';
+}
+
+static bool blank_block(struct scan *s)
+{
+    unsigned begin = s->line;
+
+    *s->p++ = ' ';
+    *s->p++ = ' ';
+    for (; s->p < s->end; s->p++) {
+        if (*s->p == '*' && s->p + 1 < s->end && s->p[1] == '/') {
+            *s->p++ = ' ';
+            *s->p++ = ' ';
+            return true;
+        }
+        if (*s->p == '\n')
+            s->line++;
+        else
+            *s->p = ' ';
+    }
+    return config_source_fail(s->source, begin, "the comment that begins here is not closed");
+}
+
+static bool pass_quoted(struct scan *s)
+{
+    char quote = *s->p++;
+
+    for (; s->p < s->end && *s->p != '\n'; s->p++) {
+        if (*s->p == quote) {
+            s->p++;
+            return true;
+        }
+        if (*s->p == '\\')
+            return config_source_fail(s->source, s->line, "backslashes are not used here");
+        if (*s->p == '$' && s->p + 1 < s->end && s->p[1] == '{')
+            return config_source_fail(s->source, s->line,
+                                      "${...} is not replaced here; override "
+                                      "an option by PENNYGATE_SECTION_KEY");
+        if ((unsigned char)*s->p < 0x20 || *s->p == 0x7f)
+            return config_source_fail(s->source, s->line, "a control character within quotes");
+    }
+    return config_source_fail(s->source, s->line, "a quoted value is not closed on its line");
+}
+
+static bool pass_plain(struct scan *s)
+{
+    static const char plain[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789"
+                                "_-./:$%~@={}, \t\n";
+    char c = *s->p;
+
+    if (c == '\r' && s->p + 1 < s->end && s->p[1] == '\n')
+        c = *s->p = ' ';
+    if (c == '\0')
+        return config_source_fail(s->source, s->line, "a NUL byte");
+    if (strchr(plain, c) == NULL) {
+        if ((unsigned char)c <= 0x20 || (unsigned char)c >= 0x7f)
+            return config_source_fail(s->source, s->line, "byte 0x%02x outside quotes",
+                                      (unsigned char)c);
+        return config_source_fail(s->source, s->line, "'%c' outside quotes", c);
+    }
+    if (c == '$' && s->p + 1 < s->end && s->p[1] == '{')
+        return config_source_fail(s->source, s->line,
+                                  "${...} is not replaced here; override an "
+                                  "option by PENNYGATE_SECTION_KEY");
+    s->line += c == '\n';
+    s->fresh = strchr(" \t\n={},", c) != NULL;
+    s->p++;
+    return true;
+}
+
+static bool begins(const struct scan *s, const char *two)
+{
+    return s->end - s->p >= 2 && s->p[0] == two[0] && s->p[1] == two[1];
+}
+
+static bool scan_text(struct scan *s)
+{
+    while (s->p < s->end) {
+        bool ok = true;
+
+        if (*s->p == '#' || (s->fresh && begins(s, "//"))) {
+            blank_line(s);
+        } else if (s->fresh && begins(s, "/*")) {
+            ok = blank_block(s);
+        } else if (*s->p == '\'' || *s->p == '"') {
+            ok = pass_quoted(s);
+            s->fresh = true;
+        } else {
+            ok = pass_plain(s);
+        }
+        if (!ok)
+            return false;
+    }
+    return true;
+}
+
+/* ---- libConfuse ---------------------------------------------------------------------------
+ */
+
+#define END_KEY "end-of-file" /* written after the text; must be met at the top level */
+
+/*
+ * libConfuse has global state and its callbacks carry no argument of ours: one file at a time.
+ */
+static pthread_mutex_t one_at_a_time = PTHREAD_MUTEX_INITIALIZER;
+static struct {
+    struct config_source *source;
+    unsigned end_line; /* where END_KEY stands */
+    bool ended;
+} now;
+
+static void on_error(cfg_t *cfg, const char *format, va_list args)
+    __attribute__((format(printf, 2, 0)));
+
+static void on_error(cfg_t *cfg, const char *format, va_list args)
+{
+    char text[CONFIG_ERROR_MAX];
+    unsigned line = cfg != NULL && cfg->line > 0 ? (unsigned)cfg->line : 0;
+
+    if (line >= now.end_line) {
+        config_source_fail(now.source, now.end_line - 1,
+                           "the file ends inside a section or a setting");
+        return;
+    }
+    vsnprintf(text, sizeof text, format, args);
+    config_source_fail(now.source, line, "%s", text);
+}
+
+static int section_of(const char *name)
+{
+    for (int i = 0; i < SECTIONS; i++) {
+        if (strcmp(config_section_names[i], name) == 0)
+            return i;
+    }
+    return -1;
+}
+
+/* The block that a section of the file fills; NULL with a message if it may not. */
+static struct config_block *block_of(int section, const char *title, unsigned line)
+{
+    struct config_block *b;
+
+    if (title == NULL)
+        title = "";
+    b = config_source_find(now.source, (enum config_section)section, title);
+    if (b != NULL && b->ended) {
+        config_source_fail(now.source, line, "section %s%s%s is given twice, first in line %u",
+                           config_section_names[section], title[0] != '\0' ? " " : "", title,
+                           b->line);
+        return NULL;
+    }
+    if (b == NULL || b->line == 0)
+        b = config_source_begin(now.source, (enum config_section)section, title, line);
+    return b;
+}
+
+static int on_value(cfg_t *cfg, cfg_opt_t *opt)
+{
+    const char *text = cfg_opt_getnstr(opt, 0);
+    unsigned line = cfg->line > 0 ? (unsigned)cfg->line : 0;
+    int section = section_of(cfg->name);
+    struct config_block *b;
+
+    if (section < 0 || text == NULL) {
+        config_source_fail(now.source, line, "option '%s' outside its section", opt->name);
+        return -1;
+    }
+    b = block_of(section, cfg->title, line);
+    return b != NULL && config_source_set(now.source, b, opt->name, text, line) ? 0 : -1;
+}
+
+static int on_section_end(cfg_t *cfg, cfg_opt_t *opt)
+{
+    unsigned n = cfg_opt_size(opt), line = cfg->line > 0 ? (unsigned)cfg->line : 0;
+    cfg_t *section = n > 0 ? cfg_opt_getnsec(opt, n - 1) : NULL;
+    struct config_block *b;
+
+    if (section == NULL)
+        return -1;
+    b = block_of(section_of(opt->name), section->title, line);
+    if (b == NULL)
+        return -1;
+    b->ended = true;
+    return 0;
+}
+
+static int on_end(cfg_t *cfg, cfg_opt_t *opt)
+{
+    unsigned line = cfg->line > 0 ? (unsigned)cfg->line : 0;
+
+    if (line != now.end_line) {
+        config_source_fail(now.source, line, "no such option '%s'", opt->name);
+        return -1;
+    }
+    now.ended = true;
+    return 0;
+}
+
+/* What libConfuse has to know: every option is a string to it. */
+struct grammar {
+    cfg_opt_t option[SECTIONS][CONFIG_OPTIONS_MAX + 1];
+    cfg_opt_t top[SECTIONS + 2];
+};
+
+static void fill_grammar(struct grammar *g)
+{
+    unsigned n[SECTIONS] = {0};
+    const cfg_opt_t none = CFG_END();
+
+    for (unsigned i = 0; i < config_options_n; i++) {
+        enum config_section s = config_options[i].section;
+
+        g->option[s][n[s]++] = (cfg_opt_t){.name = config_options[i].key,
+                                           .type = CFGT_STR,
+                                           .flags = CFGF_NODEFAULT,
+                                           .validcb = on_value};
+    }
+    for (enum config_section s = 0; s < SECTIONS; s++) {
+        g->option[s][n[s]] = none;
+        g->top[s] = (cfg_opt_t){.name = config_section_names[s],
+                                .type = CFGT_SEC,
+                                .flags = config_section_titled(s)
+                                             ? CFGF_MULTI | CFGF_TITLE | CFGF_NO_TITLE_DUPES
+                                             : CFGF_NONE,
+                                .subopts = g->option[s],
+                                .validcb = on_section_end};
+    }
+    g->top[SECTIONS] = (cfg_opt_t){
+        .name = END_KEY, .type = CFGT_STR, .flags = CFGF_NODEFAULT, .validcb = on_end};
+    g->top[SECTIONS + 1] = none;
+}
+
+static bool parse_buffer(struct config_source *s, const char *text)
+{
+    struct grammar *g = calloc(1, sizeof *g);
+    cfg_t *cfg = NULL;
+    int rc = CFG_PARSE_ERROR;
+
+    if (g != NULL) {
+        fill_grammar(g);
+        cfg = cfg_init(g->top, CFGF_NONE);
+    }
+    if (cfg != NULL) {
+        cfg_set_error_function(cfg, on_error);
+        rc = cfg_parse_buf(cfg, text);
+        cfg_free(cfg);
+    }
+    free(g);
+    if (cfg == NULL)
+        return config_source_fail(s, 0, "out of memory");
+    if (rc != CFG_SUCCESS)
+        return config_source_fail(s, 0, "cannot be parsed");
+    return now.ended || config_source_fail(s, 0, "the end of the file was not reached");
+}
+
+bool config_parse(struct config_source *s, char *text, size_t n)
+{
+    static const char end[] = "\n" END_KEY " = end\n";
+    struct scan scan = {.p = text, .end = text + n, .line = 1, .fresh = true, .source = s};
+    char *whole;
+    bool ok;
+
+    if (!scan_text(&scan))
+        return false;
+    whole = malloc(n + sizeof end);
+    if (whole == NULL)
+        return config_source_fail(s, 0, "out of memory");
+    memcpy(whole, text, n);
+    memcpy(whole + n, end, sizeof end);
+    pthread_mutex_lock(&one_at_a_time);
+    now.source = s;
+    now.end_line = scan.line + 1;
+    now.ended = false;
+    ok = parse_buffer(s, whole);
+    pthread_mutex_unlock(&one_at_a_time);
+    free(whole);
+    return ok;
+}

@@ -1,0 +1,71 @@
+/*
+ * What was written, before it is understood: each section of the file (and each that exists
+ * without being written) with the texts of its options and where they stand. Filled from the
+ * file by config_parse.c, overridden from the environment, read by config.c.
+ */
+#ifndef GATEWAY_CONFIG_SOURCE_H
+#define GATEWAY_CONFIG_SOURCE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "gateway/config.h"
+#include "gateway/config_options.h"
+
+struct config_written {
+    char *text;     /* malloc'd, or NULL: not written */
+    unsigned line;  /* of the file, or */
+    char *variable; /* malloc'd: the environment's */
+};
+
+struct config_block {
+    enum config_section section;
+    char title[LIMIT_NAME_MAX];                      /* "" for sections without */
+    unsigned line;                                   /* 0: not in the file */
+    bool ended;                                      /* its closing brace has been seen */
+    struct config_written value[CONFIG_OPTIONS_MAX]; /* by row of the table */
+};
+
+/* Four sections without a title, and all that can be titled. */
+#define CONFIG_BLOCKS_MAX (4 + CONFIG_MODELS_MAX + LIMITS_MAX)
+
+struct config_source {
+    const char *path; /* borrowed */
+    char *message;    /* borrowed; CONFIG_ERROR_MAX; the first fault, "" if none */
+    unsigned n;
+    struct config_block block[CONFIG_BLOCKS_MAX];
+};
+
+/* The untitled sections and the named default limits. NULL: out of memory. */
+struct config_source *config_source_new(const char *path, char message[CONFIG_ERROR_MAX]);
+void config_source_free(struct config_source *s);
+
+/* Keeps the first fault with file and line (line 0: with the file alone); returns false. */
+bool config_source_fail(struct config_source *s, unsigned line, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+
+/* The same for a value: says whether file and line or which variable it came from, and of what
+ * option it is. */
+bool config_source_fail_value(struct config_source *s, const struct config_block *b,
+                              const struct option *o, const char *why);
+
+struct config_block *config_source_find(struct config_source *s, enum config_section section,
+                                        const char *title);
+
+/* The block for a section that begins in the file: a new one, or that of a default, emptied.
+ * NULL if there are too many of its kind or its title is not allowed. */
+struct config_block *config_source_begin(struct config_source *s, enum config_section section,
+                                         const char *title, unsigned line);
+
+/* Takes a value from the file; fails if the option has one already. */
+bool config_source_set(struct config_source *s, struct config_block *b, const char *key,
+                       const char *text, unsigned line);
+
+/* The block's value of an option; its text is NULL if it is not written. */
+const struct config_written *config_source_value(const struct config_block *b,
+                                                 const struct option *o);
+
+/* Takes PENNYGATE_SECTION[_TITLE]_KEY; fails for a PENNYGATE_* that is no option. */
+bool config_source_environment(struct config_source *s, char *const *env);
+
+#endif

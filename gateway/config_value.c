@@ -1,0 +1,472 @@
+/*
+ * Reads and writes the values of options. Every reader is strict: the whole text or nothing, no
+ * sign, no leading zero, no fraction that would be cut, no wrap. A typing error must never
+ * become "no limit".
+ */
+#include "gateway/config_value.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "gateway/config.h"
+
+#define SECOND ((uint64_t)1000)
+#define DAY    (86400 * SECOND)
+#define KIB    ((uint64_t)1024)
+#define MIB    (1024 * KIB)
+
+/* ---- numbers ------------------------------------------------------------------------------
+ */
+
+static bool is_digit(char c)
+{
+    return c >= '0' && c <= '9';
+}
+
+/* Decimal digits from *text on, no needless leading zero; *text is put behind them. */
+static bool read_digits(const char **text, uint64_t *out)
+{
+    const char *p = *text;
+    uint64_t v = 0;
+
+    if (!is_digit(*p) || (*p == '0' && is_digit(p[1])))
+        return false;
+    for (; is_digit(*p); p++) {
+        if (v > (UINT64_MAX - 9) / 10)
+            return false;
+        v = v * 10 + (uint64_t)(*p - '0');
+    }
+    *text = p;
+    *out = v;
+    return true;
+}
+
+static bool read_count(const char *text, uint64_t *out)
+{
+    return read_digits(&text, out) && *text == '\0';
+}
+
+struct suffix {
+    char letter;
+    uint64_t times;
+};
+static const struct suffix sizes[] = {{'G', 1024 * MIB}, {'M', MIB}, {'K', KIB}, {'\0', 1}};
+static const struct suffix durations[] = {
+    {'d', DAY}, {'h', 3600 * SECOND}, {'m', 60 * SECOND}, {'s', SECOND}};
+
+static bool read_suffixed(const char *text, const struct suffix *s, unsigned n, uint64_t *out)
+{
+    uint64_t v;
+
+    if (!read_digits(&text, &v))
+        return false;
+    for (unsigned i = 0; i < n; i++) {
+        if (*text != s[i].letter || (*text != '\0' && text[1] != '\0'))
+            continue;
+        if (v > UINT64_MAX / s[i].times)
+            return false;
+        *out = v * s[i].times;
+        return true;
+    }
+    return false;
+}
+
+static bool read_size(const char *text, uint64_t *out)
+{
+    return read_suffixed(text, sizes, 4, out);
+}
+
+static bool read_duration(const char *text, uint64_t *out)
+{
+    return read_suffixed(text, durations, 4, out);
+}
+
+static bool read_money(const char *text, uint64_t *out)
+{
+    return price_parse(text, AMOUNT_MAX, out);
+}
+
+static bool read_factor(const char *text, uint64_t *out)
+{
+    uint64_t v;
+
+    if (!read_digits(&text, &v) || v > UINT64_MAX / 1000)
+        return false;
+    v *= 1000;
+    if (*text == '.') {
+        if (!is_digit(*++text))
+            return false;
+        for (uint64_t unit = 100; is_digit(*text) && unit > 0; unit /= 10)
+            v += (uint64_t)(*text++ - '0') * unit;
+    }
+    *out = v;
+    return *text == '\0';
+}
+
+static bool read_mode(const char *text, uint64_t *out)
+{
+    uint64_t v = 0;
+
+    if (strlen(text) != 4 || strspn(text, "01234567") != 4 || text[0] != '0')
+        return false;
+    for (; *text != '\0'; text++)
+        v = v * 8 + (uint64_t)(*text - '0');
+    *out = v;
+    return true;
+}
+
+static void write_count(uint64_t v, char out[CONFIG_VALUE_MAX])
+{
+    snprintf(out, CONFIG_VALUE_MAX, "%" PRIu64, v);
+}
+
+static void write_suffixed(uint64_t v, const struct suffix *s, unsigned n,
+                           char out[CONFIG_VALUE_MAX])
+{
+    unsigned i = 0;
+
+    while (i + 1 < n && (v == 0 || v % s[i].times != 0))
+        i++;
+    snprintf(out, CONFIG_VALUE_MAX, "%" PRIu64 "%.1s", v / s[i].times, &s[i].letter);
+}
+
+static void write_size(uint64_t v, char out[CONFIG_VALUE_MAX])
+{
+    write_suffixed(v, sizes, 4, out);
+}
+
+static void write_duration(uint64_t v, char out[CONFIG_VALUE_MAX])
+{
+    write_suffixed(v, durations, 4, out);
+}
+
+static void write_money(uint64_t v, char out[CONFIG_VALUE_MAX])
+{
+    char text[PRICE_TEXT_MAX];
+
+    snprintf(out, CONFIG_VALUE_MAX, "%s", price_format(v, text));
+}
+
+static void write_factor(uint64_t v, char out[CONFIG_VALUE_MAX])
+{
+    int n = snprintf(out, CONFIG_VALUE_MAX, "%" PRIu64 ".%03u", v / 1000, (unsigned)(v % 1000));
+
+    while (n > 0 && out[n - 1] == '0')
+        out[--n] = '\0';
+    if (n > 0 && out[n - 1] == '.')
+        out[n - 1] = '\0';
+}
+
+static void write_mode(uint64_t v, char out[CONFIG_VALUE_MAX])
+{
+    snprintf(out, CONFIG_VALUE_MAX, "%04o", (unsigned)v);
+}
+
+static const struct number {
+    bool (*read)(const char *text, uint64_t *out);
+    void (*write)(uint64_t v, char out[CONFIG_VALUE_MAX]);
+    const char *looks; /* "is not ..." */
+} numbers[OPTION_KINDS] = {
+    [OPTION_COUNT] = {read_count, write_count, "a whole number such as 40"},
+    [OPTION_SIZE] = {read_size, write_size, "a size such as 65536, 128K or 16M"},
+    [OPTION_DURATION] = {read_duration, write_duration, "a time such as 10s, 5m, 2h or 7d"},
+    [OPTION_MONEY] = {read_money, write_money, "an amount of dollars such as '$0.15'"},
+    [OPTION_FACTOR] = {read_factor, write_factor, "a factor such as 1 or 1.25"},
+    [OPTION_MODE] = {read_mode, write_mode, "a mode of four octal digits such as 0660"},
+};
+
+/* ---- messages -----------------------------------------------------------------------------
+ */
+
+#define QUOTED_MAX 40 /* enough to recognise a value by; more would fill the line */
+
+/* A value within a message: short, and nothing that a terminal would obey. */
+static const char *quoted(const char *text, char out[QUOTED_MAX + 8])
+{
+    size_t n = strlen(text), keep = n > QUOTED_MAX ? QUOTED_MAX : n;
+
+    out[0] = '\'';
+    for (size_t i = 0; i < keep; i++) {
+        unsigned char c = (unsigned char)text[i];
+        out[i + 1] = (char)(c < 0x20 || c >= 0x7f ? '?' : c);
+    }
+    snprintf(out + 1 + keep, 8, "%s'", n > keep ? "..." : "");
+    return out;
+}
+
+static bool not_a(const char *text, const char *looks, char why[CONFIG_WHY_MAX])
+{
+    char q[QUOTED_MAX + 8];
+
+    snprintf(why, CONFIG_WHY_MAX, "%s is not %s", quoted(text, q), looks);
+    return false;
+}
+
+/* ---- reading and writing targets ----------------------------------------------------------
+ */
+
+static void put_integer(void *target, size_t width, uint64_t v)
+{
+    uint8_t v8 = (uint8_t)v;
+    uint32_t v32 = (uint32_t)v;
+
+    if (width == sizeof v8)
+        memcpy(target, &v8, sizeof v8);
+    else if (width == sizeof v32)
+        memcpy(target, &v32, sizeof v32);
+    else if (width == sizeof v)
+        memcpy(target, &v, sizeof v);
+}
+
+static uint64_t get_integer(const void *target, size_t width)
+{
+    uint8_t v8 = 0;
+    uint32_t v32 = 0;
+    uint64_t v = 0;
+
+    if (width == sizeof v8) {
+        memcpy(&v8, target, sizeof v8);
+        return v8;
+    }
+    if (width == sizeof v32) {
+        memcpy(&v32, target, sizeof v32);
+        return v32;
+    }
+    if (width == sizeof v)
+        memcpy(&v, target, sizeof v);
+    return v;
+}
+
+static bool put_string(char **target, const char *text, size_t n, char why[CONFIG_WHY_MAX])
+{
+    char *copy = strndup(text, n);
+
+    if (copy == NULL) {
+        snprintf(why, CONFIG_WHY_MAX, "out of memory");
+        return false;
+    }
+    free(*target);
+    *target = copy;
+    return true;
+}
+
+static bool set_number(const struct option *o, const char *text, void *target,
+                       char why[CONFIG_WHY_MAX])
+{
+    const struct number *k = &numbers[o->kind];
+    char q[QUOTED_MAX + 8], least[CONFIG_VALUE_MAX], most[CONFIG_VALUE_MAX];
+    uint64_t v;
+
+    if (!k->read(text, &v))
+        return not_a(text, k->looks, why);
+    if (v < o->min || v > o->max) {
+        k->write(o->min, least);
+        k->write(o->max, most);
+        snprintf(why, CONFIG_WHY_MAX, "%s is out of range: %.40s to %.40s", quoted(text, q),
+                 least, most);
+        return false;
+    }
+    put_integer(target, o->width, v);
+    return true;
+}
+
+/* The index of a word, or -1 with the reason. */
+static int find_word(const struct option *o, const char *text, char why[CONFIG_WHY_MAX])
+{
+    char q[QUOTED_MAX + 8];
+    size_t n;
+
+    for (int i = 0; o->words[i] != NULL; i++) {
+        const char *word = o->words[i];
+
+        if (strcmp(text, word) == 0 && word[0] != '!')
+            return i;
+        if (word[0] == '!' && strcmp(text, word + 1) == 0) {
+            snprintf(why, CONFIG_WHY_MAX, "%s is not available yet", quoted(text, q));
+            return -1;
+        }
+    }
+    n = (size_t)snprintf(why, CONFIG_WHY_MAX, "%s is none of:", quoted(text, q));
+    for (int i = 0; o->words[i] != NULL && n < CONFIG_WHY_MAX; i++) {
+        if (o->words[i][0] != '!')
+            n += (size_t)snprintf(why + n, CONFIG_WHY_MAX - n, " %s", o->words[i]);
+    }
+    return -1;
+}
+
+/* Text without anything that could end a header line or a log line. */
+static bool printable(const char *text)
+{
+    for (; *text != '\0'; text++) {
+        if ((unsigned char)*text < 0x20 || *text == 0x7f)
+            return false;
+    }
+    return true;
+}
+
+static bool looks_path(const char *text)
+{
+    return text[0] == '/';
+}
+
+/* http(s)://host[:port][/path]. What comes after `?` or before `@` could hold a secret, and
+ * the provider's path could not be appended. */
+static bool looks_url(const char *text)
+{
+    const char *host = strstr(text, "://");
+
+    if (host == NULL || (strncmp(text, "https://", 8) != 0 && strncmp(text, "http://", 7) != 0))
+        return false;
+    host += 3;
+    return strspn(host, "/:.-") == 0 && *host != '\0' && strpbrk(host, " ?#@\\\"<>") == NULL;
+}
+
+/* /a/b, in characters that need no escaping, without empty or dotted parts. */
+static bool looks_mount(const char *text)
+{
+    const char *plain = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_.~/";
+
+    return text[0] == '/' && text[1] != '\0' && text[strspn(text, plain)] == '\0' &&
+           strstr(text, "//") == NULL && strstr(text, "/.") == NULL;
+}
+
+static bool looks_text(const char *text)
+{
+    for (const char *p = text; *p != '\0'; p++) {
+        if ((unsigned char)*p > 0x7e)
+            return false;
+    }
+    return text[0] != ' ' && text[strlen(text) - 1] != ' ';
+}
+
+static const struct string {
+    bool (*looks)(const char *text);
+    bool trim_slash;
+    /* Values of paths are not quoted: a key pasted in place of a file's name must not leak. */
+    const char *wrong;
+} strings[OPTION_KINDS] = {
+    [OPTION_TEXT] = {looks_text, false, "is not plain ASCII text"},
+    [OPTION_PATH] = {looks_path, false, "must be an absolute path"},
+    [OPTION_URL] = {looks_url, true,
+                    "must be like 'https://host/path', in quotes, without user, query or #"},
+    [OPTION_MOUNT] = {looks_mount, true, "must be a path such as '/ai'"},
+};
+
+static bool set_string(const struct option *o, const char *text, void *target,
+                       char why[CONFIG_WHY_MAX])
+{
+    const struct string *k = &strings[o->kind];
+    size_t n = strlen(text);
+
+    if (n < o->min || n > o->max) {
+        snprintf(why, CONFIG_WHY_MAX, n == 0 ? "is empty" : "is longer than %u characters",
+                 (unsigned)o->max);
+        return false;
+    }
+    if (!printable(text) || !k->looks(text)) {
+        snprintf(why, CONFIG_WHY_MAX, "%s", k->wrong);
+        return false;
+    }
+    while (k->trim_slash && n > 1 && text[n - 1] == '/')
+        n--;
+    return put_string(target, text, n, why);
+}
+
+static bool set_window(const char *text, void *target, char why[CONFIG_WHY_MAX])
+{
+    struct window w;
+
+    if (!window_parse(text, &w))
+        return not_a(text, "hour, day, month or a time such as 10s or 30d", why);
+    memcpy(target, &w, sizeof w);
+    return true;
+}
+
+static bool set_max(const struct option *o, const char *text, struct limit *l,
+                    char why[CONFIG_WHY_MAX])
+{
+    struct option as = *o;
+
+    if (strcmp(text, "unlimited") == 0) {
+        l->max = LIMIT_UNLIMITED;
+        return true;
+    }
+    as.kind = l->unit == UNIT_COST ? OPTION_MONEY : OPTION_COUNT;
+    return set_number(&as, text, &l->max, why);
+}
+
+bool config_value_set(const struct option *o, const char *text, void *base,
+                      char why[CONFIG_WHY_MAX])
+{
+    void *target = (char *)base + o->offset;
+    int word;
+
+    if (numbers[o->kind].read != NULL)
+        return set_number(o, text, target, why);
+    if (strings[o->kind].looks != NULL)
+        return set_string(o, text, target, why);
+    if (o->kind == OPTION_WINDOW)
+        return set_window(text, target, why);
+    if (o->kind == OPTION_MAX)
+        return set_max(o, text, base, why);
+    word = find_word(o, text, why);
+    if (word < 0)
+        return false;
+    if (o->kind == OPTION_CHOICE)
+        return put_string(target, text, strlen(text), why);
+    put_integer(target, o->width, (uint64_t)word);
+    return true;
+}
+
+/* ---- writing values back ------------------------------------------------------------------
+ */
+
+static void window_text(const struct window *w, char out[CONFIG_VALUE_MAX])
+{
+    static const char *const names[] = {
+        [WINDOW_HOUR] = "hour", [WINDOW_DAY] = "day", [WINDOW_MONTH] = "month"};
+
+    if (w->kind == WINDOW_SLIDING)
+        write_duration(w->seconds * SECOND, out);
+    else
+        snprintf(out, CONFIG_VALUE_MAX, "%s", names[w->kind]);
+}
+
+static void max_text(const struct limit *l, char out[CONFIG_VALUE_MAX])
+{
+    if (l->max == LIMIT_UNLIMITED)
+        snprintf(out, CONFIG_VALUE_MAX, "unlimited");
+    else if (l->unit == UNIT_COST)
+        write_money(l->max, out);
+    else
+        write_count(l->max, out);
+}
+
+char *config_value_text(const struct option *o, const void *base, char out[CONFIG_VALUE_MAX])
+{
+    const void *target = (const char *)base + o->offset;
+    const char *text = NULL;
+
+    out[0] = '\0';
+    if (numbers[o->kind].write != NULL)
+        numbers[o->kind].write(get_integer(target, o->width), out);
+    else if (o->kind == OPTION_WORD)
+        text = o->words[get_integer(target, o->width)];
+    else if (o->kind == OPTION_WINDOW && ((const struct limit *)base)->unit != UNIT_CONCURRENT)
+        window_text(target, out);
+    else if (o->kind == OPTION_MAX)
+        max_text(base, out);
+    else if (o->kind != OPTION_WINDOW)
+        memcpy(&text, target, sizeof text);
+    if (text != NULL)
+        snprintf(out, CONFIG_VALUE_MAX, "%s", text);
+    return out;
+}
+
+char *config_value_duration(uint64_t ms, char out[CONFIG_VALUE_MAX])
+{
+    write_duration(ms, out);
+    return out;
+}

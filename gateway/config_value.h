@@ -1,0 +1,23 @@
+/* The values of options (pure): from text to the target in a struct, and back to text. */
+#ifndef GATEWAY_CONFIG_VALUE_H
+#define GATEWAY_CONFIG_VALUE_H
+
+#include "gateway/config_options.h"
+
+/*
+ * Parses text into the option's target in `base` (struct config; for model and limit their own
+ * struct). Strings are malloc'd, an older one is freed. On false the target is untouched and
+ * `why` says what is wrong.
+ */
+#define CONFIG_WHY_MAX 192
+bool config_value_set(const struct option *o, const char *text, void *base,
+                      char why[CONFIG_WHY_MAX]);
+
+/* The value as it would be written; "" if there is none. Returns out. */
+#define CONFIG_VALUE_MAX 512
+char *config_value_text(const struct option *o, const void *base, char out[CONFIG_VALUE_MAX]);
+
+/* A duration as check and stats write it: "90s", "2h". Returns out. */
+char *config_value_duration(uint64_t ms, char out[CONFIG_VALUE_MAX]);
+
+#endif

@@ -1,0 +1,68 @@
+/*
+ * What FastCGI and CGI have in common. Security: every value is the web server's or the
+ * caller's, so nothing is taken for granted of its length or form, and a variable that is
+ * there twice is told from one that is there once.
+ */
+#include "gateway/exchange.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <string.h>
+
+#define LENGTH_DIGITS 18 /* more would pass 63 bits */
+
+/* The value if `entry` is the variable `name`, else NULL. */
+static const char *value_of(const char *entry, const char *name, size_t n)
+{
+    return strncmp(entry, name, n) == 0 && entry[n] == '=' ? entry + n + 1 : NULL;
+}
+
+const char *exchange_param(const struct exchange *x, const char *name)
+{
+    size_t n = strlen(name);
+    const char *value;
+
+    for (char *const *e = x->env; *e != NULL; e++) {
+        value = value_of(*e, name, n);
+        if (value != NULL)
+            return value;
+    }
+    return NULL;
+}
+
+unsigned exchange_param_count(const struct exchange *x, const char *name)
+{
+    size_t n = strlen(name);
+    unsigned count = 0;
+
+    for (char *const *e = x->env; *e != NULL; e++)
+        count += value_of(*e, name, n) != NULL;
+    return count;
+}
+
+uint64_t exchange_length(const struct exchange *x)
+{
+    const char *text = exchange_param(x, "CONTENT_LENGTH");
+    uint64_t length = 0;
+    size_t n = 0;
+
+    if (text == NULL)
+        return 0;
+    for (; text[n] >= '0' && text[n] <= '9' && n < LENGTH_DIGITS; n++)
+        length = length * 10 + (uint64_t)(text[n] - '0');
+    return text[n] == '\0' ? length : UINT64_MAX;
+}
+
+bool exchange_gone(int watch_fd, bool watch_readable)
+{
+    struct pollfd p = {.fd = watch_fd,
+                       .events = (short)(watch_readable ? POLLIN | POLLRDHUP : 0)};
+    int n;
+
+    if (watch_fd < 0)
+        return false;
+    do {
+        n = poll(&p, 1, 0);
+    } while (n < 0 && errno == EINTR);
+    return n > 0;
+}

@@ -1,0 +1,321 @@
+/*
+ * OpenAI's chat completions: the body that is sent, and what its answers say. Security: the
+ * body is built from known fields, nothing of the caller's but the messages' text; an answer is
+ * as hostile as a request, and of it only text, finish, token counts and the bare fact of an
+ * error are taken: no text of an error can get any further.
+ */
+#include "gateway/openai.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "gateway/jsontext.h"
+
+#define ANSWER_DEPTH_MAX 16 /* choices -> delta -> content -> part needs 6 */
+
+/* -- what is sent -- */
+
+static json_t *message(const char *role, const char *text, size_t n)
+{
+    return json_pack("{s:s, s:s%}", "role", role, "content", text, n);
+}
+
+static json_t *messages(const struct config_model *m, const struct request *r)
+{
+    json_t *list = json_array();
+    bool ok = list != NULL;
+    if (ok && m->system_prompt != NULL)
+        ok = json_array_append_new(
+                 list, message("system", m->system_prompt, strlen(m->system_prompt))) == 0;
+    for (unsigned i = 0; ok && i < r->n_messages; i++) {
+        const struct message *from = &r->messages[i];
+        const char *role = from->role == ROLE_USER ? "user" : "assistant";
+        ok = json_array_append_new(list, message(role, from->text, from->bytes)) == 0;
+    }
+    if (!ok) {
+        json_decref(list);
+        return NULL;
+    }
+    return list;
+}
+
+static char *body(const struct config_model *m, const struct request *r, size_t *n)
+{
+    json_t *root = json_object();
+    char *text = NULL;
+    bool ok = json_object_set_new(root, "model", json_string(m->name)) == 0 &&
+              json_object_set_new(root, "messages", messages(m, r)) == 0 &&
+              json_object_set_new(root, m->output_field,
+                                  json_integer(m->price.max_output_tokens)) == 0;
+    if (ok && r->stream) /* without being asked, most providers report no usage of a stream */
+        ok = json_object_set_new(root, "stream", json_true()) == 0 &&
+             json_object_set_new(root, "stream_options",
+                                 json_pack("{s:b}", "include_usage", 1)) == 0;
+    if (ok)
+        text = json_dumps(root, JSON_COMPACT);
+    json_decref(root);
+    if (text != NULL)
+        *n = strlen(text);
+    return text;
+}
+
+static int headers(const struct config_model *m, char *out[])
+{
+    static const char prefix[] = "Authorization: Bearer ";
+    if (m->key == NULL)
+        return 0;
+    size_t room = sizeof prefix + strlen(m->key);
+    out[0] = malloc(room);
+    if (out[0] == NULL)
+        return -1;
+    snprintf(out[0], room, "%s%s", prefix, m->key);
+    return 1;
+}
+
+/* -- token counts -- */
+
+/* False if there is something that is no believable count; *count stays if there is none. */
+static bool count_of(const json_t *object, const char *name, uint64_t *count)
+{
+    const json_t *v = json_object_get(object, name);
+    if (v == NULL || json_is_null(v))
+        return true;
+    json_int_t n = json_integer_value(v); /* 0 if it is no integer */
+    if (!json_is_integer(v) || n < 0 || (uint64_t)n > PRICE_COUNTED)
+        return false;
+    *count = (uint64_t)n;
+    return true;
+}
+
+static bool details_of(const json_t *usage, const char *name, const json_t **details)
+{
+    *details = json_object_get(usage, name);
+    return *details == NULL || json_is_null(*details) || json_is_object(*details);
+}
+
+/*
+ * Some providers (Gemini, xAI) leave the reasoning out of completion_tokens, but not out of
+ * total_tokens: what the total has beyond the prompt was generated, and is billed so.
+ */
+static bool take_usage(const json_t *v, struct usage *out)
+{
+    const uint64_t none = UINT64_MAX;
+    uint64_t prompt = none, completion = none, total = none, reasoning = 0;
+    uint64_t cached = 0, written = 0;
+    const json_t *in, *generated;
+    if (!count_of(v, "prompt_tokens", &prompt) || prompt == none ||
+        !count_of(v, "completion_tokens", &completion) || completion == none ||
+        !count_of(v, "total_tokens", &total) || !details_of(v, "prompt_tokens_details", &in) ||
+        !details_of(v, "completion_tokens_details", &generated) ||
+        !count_of(in, "cached_tokens", &cached) ||
+        !count_of(in, "cache_write_tokens", &written) ||
+        !count_of(generated, "reasoning_tokens", &reasoning))
+        return false;
+    if (total == none)
+        total = prompt + completion;
+    if (total == 0 || total < prompt + completion || cached + written > prompt)
+        return false;
+    completion = total - prompt;
+    if (reasoning > completion)
+        return false;
+    *out = (struct usage){true, prompt, cached, written, completion};
+    return true;
+}
+
+/* -- errors -- */
+
+/* Codes and types that speak of our key, credit or rate, and not of this request. */
+static bool is_about_us(const char *word)
+{
+    static const char *const words[] = {
+        "401",
+        "402",
+        "429",
+        "access_terminated",
+        "account_deactivated",
+        "authentication_error",
+        "billing_error",
+        "billing_hard_limit_reached",
+        "billing_not_active",
+        "insufficient_quota",
+        "invalid_api_key",
+        "invalid_authentication",
+        "permission_error",
+        "rate_limit_error",
+        "rate_limit_exceeded",
+        "requests",
+        "tokens",
+    };
+    for (size_t i = 0; i < sizeof words / sizeof words[0]; i++)
+        if (strcmp(word, words[i]) == 0)
+            return true;
+    return false;
+}
+
+static bool field_is_about_us(const json_t *error, const char *name)
+{
+    const json_t *v = json_object_get(error, name);
+    char number[32]; /* 2^63 and its sign take 20 */
+    if (json_is_string(v))
+        return is_about_us(json_string_value(v));
+    if (!json_is_integer(v))
+        return false;
+    snprintf(number, sizeof number, "%" JSON_INTEGER_FORMAT, json_integer_value(v));
+    return is_about_us(number);
+}
+
+static void take_error(const json_t *root, struct part *out)
+{
+    const json_t *error = json_object_get(root, "error");
+    const char *object = json_string_value(json_object_get(root, "object"));
+    if (error == NULL && object != NULL && strcmp(object, "error") == 0)
+        error = root; /* as vLLM and Mistral write it */
+    if (error == NULL || json_is_null(error))
+        return;
+    out->error = true;
+    out->refused = field_is_about_us(error, "code") || field_is_about_us(error, "type");
+}
+
+/* -- text and finish -- */
+
+/* The visible text of one of the content's parts, or NULL: reasoning, say. */
+static const json_t *visible(const json_t *part)
+{
+    const char *type = json_string_value(json_object_get(part, "type"));
+    const json_t *text = json_object_get(part, "text");
+    return type != NULL && strcmp(type, "text") == 0 && json_is_string(text) ? text : NULL;
+}
+
+static bool append(struct part *out, const json_t *text)
+{
+    size_t n = json_string_length(text);
+    if (n == 0)
+        return true;
+    char *longer = realloc(out->text, out->bytes + n + 1);
+    if (longer == NULL)
+        return false;
+    memcpy(longer + out->bytes, json_string_value(text), n + 1);
+    out->text = longer;
+    out->bytes += n;
+    return true;
+}
+
+static bool take_content(const json_t *content, struct part *out)
+{
+    if (content == NULL || json_is_null(content))
+        return true;
+    if (json_is_string(content))
+        return append(out, content);
+    for (size_t i = 0; i < json_array_size(content); i++) {
+        const json_t *part = json_array_get(content, i);
+        const json_t *text = visible(part);
+        if (!json_is_object(part) || (text != NULL && !append(out, text)))
+            return false;
+    }
+    return json_is_array(content);
+}
+
+static bool take_finish(const json_t *v, struct part *out)
+{
+    static const struct {
+        const char *word;
+        enum finish finish;
+    } finishes[] = {
+        {"", FINISH_NONE},
+        {"stop", FINISH_STOP},
+        {"length", FINISH_LENGTH},
+        {"content_filter", FINISH_FILTER},
+    };
+    if (v == NULL || json_is_null(v))
+        return true;
+    if (!json_is_string(v))
+        return false;
+    out->finish = FINISH_OTHER;
+    for (size_t i = 0; i < sizeof finishes / sizeof finishes[0]; i++)
+        if (strcmp(json_string_value(v), finishes[i].word) == 0)
+            out->finish = finishes[i].finish;
+    if (strcmp(json_string_value(v), "error") == 0)
+        out->error = true; /* as OpenRouter ends a stream that failed */
+    return true;
+}
+
+/* One choice; `holder` is the name of what has the content. We asked for one choice alone. */
+static bool take_choice(const json_t *choice, const char *holder, struct part *out)
+{
+    const json_t *index = json_object_get(choice, "index");
+    const json_t *held = json_object_get(choice, holder);
+    if (!json_is_object(choice))
+        return false;
+    if (json_is_integer(index) && json_integer_value(index) != 0)
+        return true;
+    if (held != NULL && !json_is_null(held) && !json_is_object(held))
+        return false;
+    return take_content(json_object_get(held, "content"), out) &&
+           take_finish(json_object_get(choice, "finish_reason"), out);
+}
+
+static bool take_choices(const json_t *choices, const char *holder, struct part *out)
+{
+    if (choices == NULL || json_is_null(choices))
+        return true;
+    for (size_t i = 0; i < json_array_size(choices); i++)
+        if (!take_choice(json_array_get(choices, i), holder, out))
+            return false;
+    return json_is_array(choices);
+}
+
+static bool take_answer(const json_t *root, const char *holder, struct part *out)
+{
+    if (!json_is_object(root))
+        return false;
+    take_usage(json_object_get(root, "usage"), &out->usage);
+    take_error(root, out);
+    return out->error || take_choices(json_object_get(root, "choices"), holder, out);
+}
+
+static bool event(const char *name, const char *data, size_t n, struct part *out)
+{
+    static const char end[] = "[DONE]";
+    struct part part = {0};
+    (void)name; /* this dialect names no events */
+    if (n == sizeof end - 1 && memcmp(data, end, n) == 0) {
+        part.done = true;
+        *out = part;
+        return true;
+    }
+    json_t *root = jsontext_load(data, n, ANSWER_DEPTH_MAX);
+    bool ok = take_answer(root, "delta", &part);
+    json_decref(root);
+    if (!ok) {
+        part_free(&part);
+        return false;
+    }
+    *out = part;
+    return true;
+}
+
+static bool whole(const char *text, size_t n, struct part *out)
+{
+    struct part part = {0};
+    json_t *root = jsontext_load(text, n, ANSWER_DEPTH_MAX);
+    const json_t *first = json_array_get(json_object_get(root, "choices"), 0);
+    bool ok = take_answer(root, "message", &part) &&
+              (part.error || json_is_object(json_object_get(first, "message")));
+    json_decref(root);
+    if (!ok) {
+        part_free(&part);
+        return false;
+    }
+    *out = part;
+    return true;
+}
+
+const struct provider openai_provider = {
+    .path = "/chat/completions",
+    .content_type_sse = "text/event-stream",
+    .body = body,
+    .headers = headers,
+    .event = event,
+    .whole = whole,
+};

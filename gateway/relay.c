@@ -1,0 +1,468 @@
+/*
+ * One upstream call and its answer. Security: of what the model API sends, only text, finish
+ * and token counts reach the caller, through gateway/reply.c; never its errors, headers or
+ * status.
+ */
+#include "gateway/relay.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+#include "gateway/sse.h"
+#include "platform/clock.h"
+#include "platform/mac.h"
+
+#define HTTP_OK         200
+#define TYPE_PLAIN      "application/json"
+#define READ_SIZE       4096  /* on a worker's small stack */
+#define WAIT_MS         60000 /* the call has clocks of its own: this only bounds one wait */
+#define DRAIN_MS        200   /* for the last bytes after the end: the connection stays warm */
+#define ANSWER_FIRST    8192  /* room for a plain answer at first; it doubles */
+#define REFUSED_WAIT_MS 60000 /* told where the provider does not say how long */
+#define REFUSED_MAX_MS                                                                         \
+    3600000LL /* a key or a bill needs the owner; a longer wait helps nobody */
+#define FIXED_HEADERS 3
+
+struct relay {
+    const struct relay_job *job;
+    const struct provider *provider;
+    struct reply *reply;
+    struct call *call;
+    char *body;
+    struct relay_end *end;
+    int64_t wait_ms; /* for Retry-After */
+    int64_t start_ms, first_ms, last_ms;
+    /* of a stream */
+    bool started; /* the header has been sent: trouble is an event now */
+    bool spoken;  /* the first chunk has been sent */
+    bool done;    /* the dialect's end mark has come */
+    enum finish finish;
+};
+
+/* ---- how it ends --------------------------------------------------------------------------
+ */
+
+/* The first reason counts. */
+static void fail(struct relay *r, enum code code, enum settle_kind kind)
+{
+    if (r->end->code != CODE_NONE || r->end->gone)
+        return;
+    r->end->code = code;
+    r->end->kind = kind;
+}
+
+static bool failed(const struct relay *r)
+{
+    return r->end->code != CODE_NONE || r->end->gone;
+}
+
+static void leave(struct relay *r)
+{
+    if (!failed(r))
+        r->end->gone = true;
+    r->end->kind = SETTLE_UNKNOWN;
+}
+
+/* The call has ended without a whole answer. */
+static void fail_end(struct relay *r, enum call_end end)
+{
+    static const enum code codes[] = {
+        [CALL_RUNNING] = CODE_UPSTREAM_ERROR,
+        [CALL_DONE] = CODE_UPSTREAM_ERROR,
+        [CALL_GONE] = CODE_NONE,
+        [CALL_UNREACHABLE] = CODE_UPSTREAM_UNREACHABLE,
+        [CALL_TIMEOUT] = CODE_UPSTREAM_TIMEOUT,
+        [CALL_BROKEN] = CODE_UPSTREAM_ERROR,
+        [CALL_ABORTED] = CODE_STOPPING,
+    };
+
+    if (end == CALL_GONE)
+        leave(r);
+    else
+        fail(r, codes[end], call_was_sent(r->call) ? SETTLE_UNKNOWN : SETTLE_NOTHING);
+}
+
+/* Statuses that speak of our key, credit or rate, and not of this request. */
+static bool is_about_us(int status)
+{
+    return status == 401 || status == 402 || status == 403 || status == 429;
+}
+
+/* Its wait is the provider's if it says one; a key or a bill needs the owner first. */
+static int64_t refused_wait(const struct relay *r, int status)
+{
+    int64_t seconds = call_retry_after(r->call);
+
+    if (seconds >= 0)
+        return seconds < REFUSED_MAX_MS / 1000 ? seconds * 1000 : REFUSED_MAX_MS;
+    return status == 429 ? REFUSED_WAIT_MS : REFUSED_MAX_MS;
+}
+
+static void fail_status(struct relay *r, int status)
+{
+    enum settle_kind kind = status >= 400 && status < 500 ? SETTLE_NOTHING : SETTLE_UNKNOWN;
+
+    if (!is_about_us(status)) {
+        fail(r, CODE_UPSTREAM_ERROR, kind);
+        return;
+    }
+    r->wait_ms = refused_wait(r, status);
+    fail(r, CODE_UPSTREAM_REFUSED, kind);
+}
+
+/* The provider reports an error inside a 200. */
+static void fail_part(struct relay *r, const struct part *p)
+{
+    r->wait_ms = p->refused ? REFUSED_WAIT_MS : 0;
+    fail(r, p->refused ? CODE_UPSTREAM_REFUSED : CODE_UPSTREAM_ERROR, SETTLE_UNKNOWN);
+}
+
+static void settle(struct relay *r)
+{
+    if (!failed(r))
+        r->end->kind = r->end->usage.known ? SETTLE_USAGE : SETTLE_UNKNOWN;
+    r->job->settle(r->job->arg, r->end);
+}
+
+/* Tells a failure: with a status of its own while nothing has been sent, else by an event. */
+static void tell_failure(struct relay *r)
+{
+    struct reply_error e = {
+        .code = r->end->code,
+        .wait_ms = r->wait_ms,
+        .billed = r->end->kind != SETTLE_NOTHING,
+    };
+
+    if (r->end->gone)
+        return;
+    if (r->started)
+        reply_stream_error(r->reply, r->end->code);
+    else
+        reply_error(r->reply, &e, NULL);
+}
+
+/* ---- the call -----------------------------------------------------------------------------
+ */
+
+static bool type_is(const char *type, const char *wanted)
+{
+    size_t n = strlen(wanted);
+
+    return strncasecmp(type, wanted, n) == 0 && strchr("; \t", type[n]) != NULL;
+}
+
+static enum error start(struct relay *r, const char *url, size_t n_body)
+{
+    const struct relay_job *j = r->job;
+    const struct config_model *m = j->model;
+    const char *accept =
+        j->request->stream ? "Accept: text/event-stream" : "Accept: " TYPE_PLAIN;
+    const char *fixed[FIXED_HEADERS] = {"Content-Type: " TYPE_PLAIN, accept,
+                                        "Accept-Encoding: identity"};
+    const char *all[FIXED_HEADERS + PROVIDER_HEADERS_MAX];
+    char *own[PROVIDER_HEADERS_MAX];
+    int n = r->provider->headers(m, own);
+    enum error e = ERROR_MEMORY;
+
+    if (n < 0)
+        return e;
+    memcpy(all, fixed, sizeof(fixed));
+    for (int i = 0; i < n; i++)
+        all[FIXED_HEADERS + i] = own[i];
+    e = call_start(j->upstream,
+                   &(struct call_request){
+                       .url = url,
+                       .headers = all,
+                       .n_headers = (unsigned)(FIXED_HEADERS + n),
+                       .body = r->body,
+                       .n_body = n_body,
+                       .ca_file = m->ca_file,
+                       .connect_timeout_ms = m->connect_timeout_ms,
+                       .first_byte_timeout_ms = m->first_byte_timeout_ms,
+                       .idle_timeout_ms = m->idle_timeout_ms,
+                       .total_timeout_ms = m->total_timeout_ms,
+                       .watch_fd = r->reply->x->watch_fd,
+                       .watch_readable = r->reply->x->watch_readable,
+                   },
+                   &r->call);
+    for (int i = 0; i < n; i++) {
+        mac_wipe(own[i], strlen(own[i]));
+        free(own[i]);
+    }
+    return e;
+}
+
+static bool open_call(struct relay *r)
+{
+    const struct config_model *m = r->job->model;
+    size_t n_url = strlen(m->url) + strlen(r->provider->path) + 1, n_body = 0;
+    char *url = malloc(n_url);
+    enum error e = ERROR_MEMORY;
+
+    r->body = r->provider->body(m, r->job->request, &n_body);
+    if (url != NULL && r->body != NULL) {
+        snprintf(url, n_url, "%s%s", m->url, r->provider->path);
+        e = start(r, url, n_body);
+    }
+    free(url);
+    if (e != ERROR_NONE) {
+        fail(r, e == ERROR_STOPPING ? CODE_STOPPING : CODE_UPSTREAM_UNREACHABLE,
+             SETTLE_NOTHING);
+        return false;
+    }
+    place_set_call(r->job->places, r->job->place, r->call);
+    return true;
+}
+
+static void close_call(struct relay *r)
+{
+    place_set_call(r->job->places, r->job->place, NULL);
+    call_free(r->call);
+    free(r->body);
+}
+
+/* Whether the answer's header is one that its body can be read after. */
+static bool accept_answer(struct relay *r, int status, enum call_end end, const char *type)
+{
+    if (status == 0)
+        fail_end(r, end);
+    else if (status != HTTP_OK)
+        fail_status(r, status);
+    else if (!type_is(call_content_type(r->call), type))
+        fail(r, CODE_UPSTREAM_ERROR, SETTLE_UNKNOWN);
+    return !failed(r);
+}
+
+static void note_first(struct relay *r)
+{
+    if (r->first_ms < 0)
+        r->first_ms = clock_monotonic_ms() - r->start_ms;
+}
+
+/* ---- a plain answer -----------------------------------------------------------------------
+ */
+
+struct bytes {
+    char *at;
+    size_t n, room;
+};
+
+static bool append(struct bytes *b, const char *bytes, size_t n)
+{
+    size_t room = b->room > 0 ? b->room : ANSWER_FIRST;
+    char *at = b->at;
+
+    if (n > ANSWER_MAX - b->n)
+        return false;
+    while (room < b->n + n)
+        room *= 2;
+    if (room != b->room && (at = realloc(b->at, room)) == NULL)
+        return false;
+    memcpy(at + b->n, bytes, n);
+    *b = (struct bytes){at, b->n + n, room};
+    return true;
+}
+
+static void read_whole(struct relay *r, struct bytes *b)
+{
+    enum call_end end = CALL_RUNNING;
+    char bytes[READ_SIZE];
+
+    while (end == CALL_RUNNING && !failed(r)) {
+        size_t n = call_read(r->call, bytes, sizeof(bytes), WAIT_MS, &end);
+
+        if (n > 0 && !append(b, bytes, n))
+            fail(r, CODE_UPSTREAM_ERROR, SETTLE_UNKNOWN);
+    }
+    if (end != CALL_RUNNING && end != CALL_DONE)
+        fail_end(r, end);
+}
+
+static void run_plain(struct relay *r, struct part *answer)
+{
+    enum call_end end = CALL_RUNNING;
+    struct bytes b = {0};
+    int status = 0;
+
+    while (status == 0 && end == CALL_RUNNING)
+        status = call_status(r->call, WAIT_MS, &end);
+    if (!accept_answer(r, status, end, TYPE_PLAIN))
+        return;
+    read_whole(r, &b);
+    if (!failed(r) && !r->provider->whole(b.at != NULL ? b.at : "", b.n, answer))
+        fail(r, CODE_UPSTREAM_ERROR, SETTLE_UNKNOWN);
+    free(b.at);
+    if (!failed(r) && answer->error)
+        fail_part(r, answer);
+    if (!failed(r))
+        r->end->usage = answer->usage;
+}
+
+static void answer_plain(struct relay *r)
+{
+    struct part answer = {0};
+
+    run_plain(r, &answer);
+    settle(r);
+    if (failed(r)) {
+        tell_failure(r);
+    } else {
+        note_first(r);
+        r->end->gone = !reply_completion(r->reply, &answer, r->job->rates);
+    }
+    part_free(&answer);
+}
+
+/* ---- a stream -----------------------------------------------------------------------------
+ */
+
+/* After everything that is sent. */
+static bool sent(struct relay *r, bool ok)
+{
+    r->last_ms = clock_monotonic_ms();
+    if (!ok) {
+        call_abort(r->call);
+        leave(r);
+    }
+    return ok;
+}
+
+static bool begin(struct relay *r)
+{
+    if (r->started)
+        return true;
+    r->started = true;
+    return sent(r, reply_stream_start(r->reply, r->job->rates));
+}
+
+static int64_t until_beat(const struct relay *r)
+{
+    int64_t left = r->last_ms + r->job->config->heartbeat_ms - clock_monotonic_ms();
+
+    return left > 0 ? left : 0;
+}
+
+/* Nothing has been sent for a heartbeat's time: from now on trouble is an event. */
+static void beat(struct relay *r)
+{
+    if (!failed(r) && until_beat(r) == 0 && begin(r))
+        sent(r, reply_stream_heartbeat(r->reply));
+}
+
+static bool on_part(struct relay *r, const struct part *p)
+{
+    usage_merge(&r->end->usage, &p->usage);
+    if (p->error)
+        fail_part(r, p);
+    else if ((p->text != NULL || p->finish != FINISH_NONE) && begin(r)) {
+        note_first(r);
+        sent(r, reply_stream_text(r->reply, !r->spoken, p->text, p->finish));
+        r->spoken = true;
+        r->finish = p->finish != FINISH_NONE ? p->finish : r->finish;
+    }
+    r->done = p->done;
+    return !failed(r) && !r->done;
+}
+
+static bool on_event(void *arg, const char *name, const char *data, size_t n)
+{
+    struct relay *r = arg;
+    struct part part = {0};
+    bool more;
+
+    if (!r->provider->event(name, data, n, &part)) {
+        fail(r, CODE_UPSTREAM_ERROR, SETTLE_UNKNOWN);
+        return false;
+    }
+    more = on_part(r, &part);
+    part_free(&part);
+    return more;
+}
+
+static void read_events(struct relay *r)
+{
+    enum call_end end = CALL_RUNNING;
+    char bytes[READ_SIZE];
+    struct sse events;
+
+    sse_init(&events);
+    while (end == CALL_RUNNING && !r->done && !failed(r)) {
+        size_t n = call_read(r->call, bytes, sizeof(bytes), until_beat(r), &end);
+
+        if (n > 0 && !sse_feed(&events, bytes, n, on_event, r) && !r->done)
+            fail(r, CODE_UPSTREAM_ERROR, SETTLE_UNKNOWN); /* too long an event, if no other */
+        beat(r);
+    }
+    sse_free(&events);
+    /* An end of the bytes is one of the answer only if the dialect says so. */
+    if (!r->done && !failed(r) && (end != CALL_DONE || r->finish == FINISH_NONE))
+        fail_end(r, end);
+}
+
+static void run_stream(struct relay *r)
+{
+    enum call_end end = CALL_RUNNING;
+    int status = 0;
+
+    while (status == 0 && end == CALL_RUNNING && !failed(r)) {
+        status = call_status(r->call, until_beat(r), &end);
+        if (status == 0 && end == CALL_RUNNING)
+            beat(r);
+    }
+    if (!failed(r) && accept_answer(r, status, end, r->provider->content_type_sse))
+        read_events(r);
+}
+
+/* What comes after the end mark is dropped, so that the connection can be used again. */
+static void drain(struct relay *r)
+{
+    enum call_end end = CALL_RUNNING;
+    int64_t until = clock_monotonic_ms() + DRAIN_MS, now;
+    char bytes[READ_SIZE];
+
+    while (end == CALL_RUNNING && (now = clock_monotonic_ms()) < until)
+        call_read(r->call, bytes, sizeof(bytes), until - now, &end);
+}
+
+static void answer_stream(struct relay *r)
+{
+    run_stream(r);
+    settle(r);
+    if (failed(r)) {
+        tell_failure(r);
+        return;
+    }
+    r->end->gone = !begin(r) ||
+                   (r->job->request->include_usage && r->end->usage.known &&
+                    !sent(r, reply_stream_usage(r->reply, &r->end->usage))) ||
+                   !sent(r, reply_stream_done(r->reply));
+    if (!r->end->gone && !r->reply->x->single)
+        drain(r);
+}
+
+void relay_run(const struct relay_job *job, struct relay_end *end, int64_t *first_ms)
+{
+    struct relay r = {
+        .job = job,
+        .provider = provider_of(job->model->provider),
+        .reply = job->reply,
+        .end = end,
+        .start_ms = clock_monotonic_ms(),
+        .first_ms = -1,
+    };
+
+    memset(end, 0, sizeof(*end));
+    r.last_ms = r.start_ms;
+    if (!open_call(&r)) {
+        settle(&r);
+        tell_failure(&r);
+    } else if (job->request->stream) {
+        answer_stream(&r);
+    } else {
+        answer_plain(&r);
+    }
+    close_call(&r);
+    *first_ms = r.first_ms;
+}

@@ -1,0 +1,55 @@
+/*
+ * An admitted request's way to the model and back: one upstream call, its answer rebuilt for
+ * the caller, plain or streamed. Whatever happens, it is told once what the call came to,
+ * before the last byte is sent, because a CGI process may be killed as soon as its caller has
+ * that.
+ *
+ * What is charged when it does not end well, since no provider can be asked afterwards:
+ *
+ *   nothing sent (no connection)                      nothing
+ *   answered 4xx: refused before any token            nothing
+ *   answered otherwise (5xx, 3xx, another type)       all that was reserved: a proxy's 504 can
+ *                                                     follow a call that was made and is billed
+ *   sent, no answer; cut; an error inside a 200       all that was reserved
+ *   the caller left, however early                    all that was reserved (invariant 6)
+ */
+#ifndef GATEWAY_RELAY_H
+#define GATEWAY_RELAY_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "gateway/config.h"
+#include "gateway/place.h"
+#include "gateway/provider.h"
+#include "gateway/reply.h"
+#include "gateway/request.h"
+#include "gateway/upstream.h"
+#include "store/ledger.h"
+
+/* What a call came to. */
+struct relay_end {
+    enum code code; /* CODE_NONE: answered */
+    bool gone;      /* the caller left, or read too slowly */
+    enum settle_kind kind;
+    struct usage usage; /* for SETTLE_USAGE: as reported, not checked */
+};
+
+struct relay_job {
+    struct upstream *upstream; /* loaded */
+    struct places *places;
+    struct place *place; /* taken */
+    const struct config *config;
+    const struct config_model *model;
+    const struct request *request;
+    struct reply *reply; /* nothing has been sent yet */
+    const struct reply_rates *rates;
+    void (*settle)(void *arg, const struct relay_end *end); /* called exactly once */
+    void *arg;
+};
+
+/* Answers the request. *first_ms: until the first byte for the caller to read, -1 if none came.
+ */
+void relay_run(const struct relay_job *job, struct relay_end *end, int64_t *first_ms);
+
+#endif

@@ -1,0 +1,60 @@
+/*
+ * What callers get to see: OpenAI-shaped JSON and events, rebuilt from known fields only.
+ * Writes to an exchange; each function returns false once the exchange has failed.
+ */
+#ifndef GATEWAY_REPLY_H
+#define GATEWAY_REPLY_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "gateway/code.h"
+#include "gateway/exchange.h"
+#include "gateway/provider.h"
+#include "store/ledger.h"
+
+/* What all answers of one request share. */
+struct reply {
+    struct exchange *x;
+    char id[40];       /* "chatcmpl-" and 24 hex digits: also the log's request id */
+    int64_t created_s; /* wall clock */
+    const char *model; /* alias */
+    bool head;         /* HEAD: no body */
+};
+
+/* The rate headers' figures: the caller's own `calls` limits, from an answer. */
+struct reply_rates {
+    const struct policy *policy;
+    const struct answer *answer; /* NULL: no rate headers */
+};
+
+struct reply_error {
+    enum code code;
+    int64_t wait_ms; /* Retry-After; 0: none, but 429 and 503 always carry one (at least 1 s) */
+    bool minute;     /* round the wait up to the minute: shared or non-call limits */
+    bool billed;     /* something may have been billed: x-should-retry: false */
+    const char *param;  /* or NULL */
+    const char *detail; /* a fixed sentence instead of the code's own, or NULL */
+    const char *allow;  /* 405: the Allow header */
+};
+
+/* A whole error answer with status, headers and body. */
+bool reply_error(struct reply *r, const struct reply_error *e, const struct reply_rates *rates);
+
+/* A whole plain completion. */
+bool reply_completion(struct reply *r, const struct part *p, const struct reply_rates *rates);
+
+/* GET /v1/models: the aliases. */
+bool reply_models(struct reply *r, const struct config *c);
+
+/* Streams: the header (with everything that keeps each web server from buffering), flushed. */
+bool reply_stream_start(struct reply *r, const struct reply_rates *rates);
+/* One chunk; `first` adds the role; text may be NULL; finish ends the choice. Flushed. */
+bool reply_stream_text(struct reply *r, bool first, const char *text, enum finish f);
+bool reply_stream_usage(struct reply *r, const struct usage *u);
+bool reply_stream_heartbeat(struct reply *r);
+bool reply_stream_error(struct reply *r, enum code code);
+bool reply_stream_done(struct reply *r); /* data: [DONE] */
+
+#endif

@@ -1,0 +1,70 @@
+/* The table of routes. Security: an allow-list, compared byte by byte. */
+#include "gateway/route.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <string.h>
+
+#define ROUTE_METHODS 2
+
+static const struct {
+    const char *path;
+    const char *methods[ROUTE_METHODS];
+    const char *allow;
+    enum route route;
+} routes[] = {
+    {"/v1/chat/completions", {"POST", NULL}, "POST", ROUTE_CHAT},
+    {"/v1/models", {"GET", "HEAD"}, "GET, HEAD", ROUTE_MODELS},
+};
+
+/* Whether first and second, one after the other, are `whole`. */
+static bool joined_equal(const char *first, const char *second, const char *whole)
+{
+    size_t n = strlen(first);
+
+    return strncmp(first, whole, n) == 0 && strcmp(second, whole + n) == 0;
+}
+
+/* The path asked for without the configured mount, in two parts; false if it is elsewhere. */
+static bool below_mount(const char *mount, const char **script, const char **info)
+{
+    size_t n = strlen(mount), m = strlen(*script);
+
+    if (m >= n) {
+        if (strncmp(*script, mount, n) != 0)
+            return false;
+        *script += n;
+        return true;
+    }
+    if (strncmp(*script, mount, m) != 0 || strncmp(*info, mount + m, n - m) != 0)
+        return false;
+    *script = "";
+    *info += n - m;
+    return true;
+}
+
+static enum route check_method(size_t i, const char *method, const char **allow)
+{
+    for (unsigned m = 0; m < ROUTE_METHODS && routes[i].methods[m] != NULL; m++) {
+        if (strcmp(method, routes[i].methods[m]) == 0)
+            return routes[i].route;
+    }
+    *allow = routes[i].allow;
+    return ROUTE_METHOD;
+}
+
+enum route route_find(const char *method, const char *script_name, const char *path_info,
+                      const char *mount, const char **allow)
+{
+    const char *script = script_name != NULL ? script_name : "";
+    const char *info = path_info != NULL ? path_info : "";
+
+    if (mount != NULL && !below_mount(mount, &script, &info))
+        return ROUTE_NOT_FOUND;
+    for (size_t i = 0; i < sizeof(routes) / sizeof(routes[0]); i++) {
+        if (joined_equal(script, info, routes[i].path) ||
+            (mount == NULL && strcmp(info, routes[i].path) == 0))
+            return check_method(i, method != NULL ? method : "", allow);
+    }
+    return ROUTE_NOT_FOUND;
+}

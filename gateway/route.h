@@ -1,0 +1,27 @@
+/*
+ * Which request is for what (pure): an exact list of methods and paths. Nothing is normalised:
+ * a path that is written in another way than in the list (doubled slashes, another case, a
+ * trailing slash, an encoded byte) is not found, so that no second spelling of a route can be
+ * treated otherwise than the first.
+ */
+#ifndef GATEWAY_ROUTE_H
+#define GATEWAY_ROUTE_H
+
+enum route {
+    ROUTE_NOT_FOUND,
+    ROUTE_METHOD, /* the path is there, the method is not: *allow says which are */
+    ROUTE_CHAT,   /* POST /v1/chat/completions */
+    ROUTE_MODELS  /* GET, HEAD /v1/models */
+};
+
+/*
+ * The path asked for is script_name followed by path_info: servers divide it differently, but
+ * the whole is the same. With `mount` it must be the mount followed by a listed path. Without,
+ * the whole is a listed path, or path_info is one (then script_name is where the web server has
+ * mounted us). All but `allow` may be NULL. *allow, set for ROUTE_METHOD alone, is the value of
+ * the Allow header, static storage.
+ */
+enum route route_find(const char *method, const char *script_name, const char *path_info,
+                      const char *mount, const char **allow);
+
+#endif

@@ -1,0 +1,206 @@
+/*
+ * What is done with each exchange. Security: whatever is asked, in whatever state the process
+ * is, there is an answer; and one line of log that names nobody.
+ */
+#include "gateway/service.h"
+
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "gateway/chat.h"
+#include "gateway/place.h"
+#include "gateway/reply.h"
+#include "gateway/route.h"
+#include "gateway/site.h"
+#include "gateway/upstream.h"
+#include "platform/clock.h"
+#include "platform/log.h"
+#include "platform/random.h"
+
+#define ID_BYTES 12
+#define STOPPING_MS                                                                            \
+    1000 /* told while the process leaves: another one will be there by then                   \
+          */
+
+struct service {
+    struct site *site;
+    struct upstream *upstream;
+    struct places places;
+    atomic_bool stopping;
+};
+
+enum error service_new(const char *path, char *const *env, bool single, struct service **out)
+{
+    struct service *s = calloc(1, sizeof(*s));
+    struct config defaults, *c;
+    unsigned streams;
+    enum error e;
+
+    if (s == NULL)
+        return ERROR_MEMORY;
+    places_init(&s->places);
+    e = site_new(path, env, &s->site);
+    if (e == ERROR_NONE) {
+        config_server_defaults(&defaults);
+        c = site_config(s->site);
+        streams = c != NULL ? c->streams : defaults.streams;
+        e = upstream_new(single ? 1 : streams, &s->upstream);
+        config_drop(c);
+    }
+    if (e != ERROR_NONE) {
+        service_free(s, 0);
+        return e;
+    }
+    *out = s;
+    return ERROR_NONE;
+}
+
+struct config *service_config(struct service *s)
+{
+    return site_config(s->site);
+}
+
+void service_stop(struct service *s)
+{
+    atomic_store(&s->stopping, true);
+}
+
+void service_cut(struct service *s)
+{
+    places_cut(&s->places);
+}
+
+bool service_wants_restart(struct service *s)
+{
+    return site_wants_restart(s->site);
+}
+
+bool service_free(struct service *s, int64_t bound_ms)
+{
+    if (s == NULL)
+        return true;
+    upstream_free(s->upstream);
+    if (!site_free(s->site, bound_ms))
+        return false;
+    places_destroy(&s->places);
+    free(s);
+    return true;
+}
+
+/* ---- one exchange -------------------------------------------------------------------------
+ */
+
+static void make_reply(struct reply *r, struct exchange *x)
+{
+    static const char digits[] = "0123456789abcdef";
+    const char *method = exchange_param(x, "REQUEST_METHOD");
+    uint8_t random[ID_BYTES] = {0};
+    size_t n;
+
+    memset(r, 0, sizeof(*r));
+    r->x = x;
+    r->created_s = (int64_t)time(NULL);
+    r->model = "";
+    r->head = method != NULL && strcmp(method, "HEAD") == 0;
+    (void)random_bytes(random,
+                       sizeof(random)); /* an id names a line of log and guards nothing */
+    n = (size_t)snprintf(r->id, sizeof(r->id), "chatcmpl-");
+    for (size_t i = 0; i < ID_BYTES; i++) {
+        r->id[n++] = digits[random[i] >> 4];
+        r->id[n++] = digits[random[i] & 15];
+    }
+}
+
+/* What is counted live for each code that is not an answer. */
+static void count(struct ledger *l, enum code code)
+{
+    enum figure f = FIGURE_INVALID;
+
+    if (l == NULL || code == CODE_NONE || code == CODE_STOPPING)
+        return;
+    if (code == CODE_TOO_LONG)
+        f = FIGURE_TOO_LONG;
+    else if (code >= CODE_CONCURRENT_LIMIT && code <= CODE_SITE_LIMIT)
+        f = (enum figure)(FIGURE_REFUSED + (int)(code - CODE_CONCURRENT_LIMIT));
+    else if (code == CODE_BUSY)
+        f = FIGURE_BUSY;
+    else if (code == CODE_PAUSED)
+        f = FIGURE_PAUSED;
+    else if (code >= CODE_UPSTREAM_REFUSED)
+        f = FIGURE_UPSTREAM;
+    else if (code >= CODE_METER)
+        f = FIGURE_METER;
+    ledger_figure(l, f);
+}
+
+static const char *word(const struct chat_log *log)
+{
+    if (log->gone)
+        return "gone";
+    return log->code == CODE_NONE ? "ok" : code_entry(log->code)->name;
+}
+
+static void write_line(const struct reply *r, const struct chat_log *log, int64_t ms)
+{
+    log_line(LOG_LEVEL_INFO,
+             "id=%s subject=%s code=%s model=%s usage=%s in=%llu out=%llu ms=%lld "
+             "first_ms=%lld",
+             r->id, log->subject, word(log), log->model, log->usage,
+             (unsigned long long)log->tokens_in, (unsigned long long)log->tokens_out,
+             (long long)ms, (long long)log->first_ms);
+}
+
+/* The code with which the request is turned away before anything else is looked at. */
+static enum code turn_away(const struct service *s, const struct site_use *use,
+                           enum route route)
+{
+    if (route == ROUTE_NOT_FOUND)
+        return CODE_NOT_FOUND;
+    if (route == ROUTE_METHOD)
+        return CODE_METHOD;
+    return atomic_load(&s->stopping) ? CODE_STOPPING : use->code;
+}
+
+static void answer(struct service *s, const struct site_use *use, struct reply *reply,
+                   struct chat_log *log)
+{
+    const struct chat_job job = {reply->x, s->site, use, s->upstream, &s->places, reply};
+    const char *mount = use->config != NULL ? use->config->mount : NULL;
+    const char *allow = NULL;
+    enum route route = route_find(exchange_param(reply->x, "REQUEST_METHOD"),
+                                  exchange_param(reply->x, "SCRIPT_NAME"),
+                                  exchange_param(reply->x, "PATH_INFO"), mount, &allow);
+
+    *log = (struct chat_log){.model = "-", .subject = "-", .usage = "none", .first_ms = -1};
+    log->code = turn_away(s, use, route);
+    if (log->code != CODE_NONE)
+        reply_error(reply,
+                    &(struct reply_error){
+                        .code = log->code,
+                        .allow = allow,
+                        .wait_ms = log->code == CODE_STOPPING ? STOPPING_MS : 0,
+                    },
+                    NULL);
+    else if (route == ROUTE_MODELS)
+        log->gone = !reply_models(reply, use->config);
+    else
+        chat_handle(&job, log);
+}
+
+void service_handle(struct service *s, struct exchange *x)
+{
+    int64_t start = clock_monotonic_ms();
+    struct site_use use;
+    struct chat_log log;
+    struct reply reply;
+
+    make_reply(&reply, x);
+    site_enter(s->site, &use);
+    answer(s, &use, &reply, &log);
+    count(use.ledger, log.code);
+    write_line(&reply, &log, clock_monotonic_ms() - start);
+    site_leave(s->site, &use);
+}
