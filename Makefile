@@ -1,0 +1,155 @@
+# Pennygate. GNU make.
+#
+#   make            build/pennygate          make test       everything that fits 40 minutes
+#   make run        a demo, until Ctrl-C     make test-all   the long parts too
+#   make install    DESTDIR=, prefix=        make size, bench, lint, fuzz, e2e, unit ...
+#   make V=1        shows the commands
+#
+# VARIANT chooses how objects are compiled (release, asan, tsan, clang, fuzz); each has its
+# own directory under build/. CURL=linked links libcurl instead of loading it at first use.
+
+VERSION     = 0.1
+VARIANT    ?= release
+CURL       ?= loaded
+prefix     ?= /usr/local
+sysconfdir ?= /etc
+sbindir     = $(prefix)/sbin
+mandir      = $(prefix)/share/man
+docdir      = $(prefix)/share/doc/pennygate
+STRIP      ?= -s
+
+ifeq ($(origin CC),default)
+CC = gcc
+endif
+cc = $(or $(cc-$(VARIANT)),$(CC))
+cc-clang = clang
+cc-fuzz  = clang
+
+# Seconds since 1970: a clock before this is not believed. The commit's date makes a build
+# reproducible; never later than now, or the program would refuse the machine that built it.
+BUILD_TIME := $(shell t=$${SOURCE_DATE_EPOCH:-$$(git log -1 --format=%ct 2>/dev/null)}; \
+	t=$${t:-$$(date -r Makefile +%s)}; n=$$(date +%s); echo $$((t < n ? t : n)))
+
+WARN = -Wall -Wextra -Wconversion -Wshadow -Wstrict-prototypes -Wmissing-prototypes \
+	-Wformat=2 -Wpointer-arith -Wcast-qual -Wundef -Wvla -Wwrite-strings -Werror
+try = $(shell $(cc) -Werror $(1) -x c -c /dev/null -o /dev/null 2>/dev/null && echo $(1))
+may_cut := $(call try,-Wno-format-truncation)
+HARDEN  := -U_FORTIFY_SOURCE -D_FORTIFY_SOURCE=3 -fstack-protector-strong \
+	$(call try,-fstack-clash-protection) $(call try,-ftrivial-auto-var-init=zero)
+
+flags-release := -Os $(HARDEN)
+flags-clang   := -O2 $(HARDEN)
+flags-asan    := -O1 -fno-omit-frame-pointer -fsanitize=address,undefined \
+	-fno-sanitize-recover=undefined
+flags-tsan    := -O1 -fno-omit-frame-pointer -fsanitize=thread
+flags-fuzz    := -O1 -fno-omit-frame-pointer -fsanitize=fuzzer-no-link,address,undefined \
+	-fno-sanitize-recover=undefined
+
+defines = -D_GNU_SOURCE -D_FILE_OFFSET_BITS=64 -DBUILD_TIME=$(BUILD_TIME) \
+	-DPENNYGATE_VERSION='"$(VERSION)"' -DCONFIG_PATH='"$(sysconfdir)/pennygate/pennygate.conf"' \
+	$(if $(filter linked,$(CURL)),-DCURL_LINKED)
+compile = $(cc) -std=c11 $(defines) -I. -g $(flags-$(VARIANT)) -ffile-prefix-map=$(CURDIR)=. \
+	-ffunction-sections -fdata-sections $(WARN) $(CFLAGS)
+link = $(cc) -g $(flags-$(VARIANT)) -pie -Wl,--gc-sections,--as-needed,-z,relro,-z,now \
+	-Wl,-z,noexecstack $(LDFLAGS)
+libs = -lfcgi -llmdb -lbearssl -ljansson -lconfuse $(if $(filter linked,$(CURL)),-lcurl) \
+	-ldl -lpthread
+
+say = $(if $(V),,@echo '  $@';)
+
+dir     := build/$(VARIANT)$(if $(filter linked,$(CURL)),-linked)
+program  = $(if $(filter build/release,$(dir)),build/pennygate,$(dir)/pennygate)
+objects := $(patsubst %.c,$(dir)/%.o,$(wildcard platform/*.c store/*.c gateway/*.c))
+units   := $(patsubst %.c,$(dir)/%,$(wildcard tests/unit/test_*.c))
+fuzzers := $(patsubst tests/fuzz/%.c,$(dir)/tests/fuzz/%,$(wildcard tests/fuzz/fuzz_*.c))
+benches := $(patsubst tests/bench/%.c,build/bench/%,$(wildcard tests/bench/*.c))
+pure     = store/zone.c store/window.c store/storetime.c store/rule.c gateway/price.c gateway/sse.c
+pages    = $(wildcard gateway/*.8 gateway/*.5 gateway/*.7)
+
+all: $(program)
+
+$(program): $(dir)/gateway/main.o $(dir)/libpennygate.a
+	$(say)$(link) -o $@ $^ $(libs)
+
+# All but main.o, so that a test links just what it calls and can put a stand-in before it.
+$(dir)/libpennygate.a: $(filter-out %/gateway/main.o,$(objects))
+	@rm -f $@
+	$(say)$(AR) rcs $@ $^
+
+$(dir)/%.o: %.c
+	@mkdir -p $(@D)
+	$(say)$(compile) -fPIE -MMD -MP -c -o $@ $<
+
+# The time of the build is in these two alone, so that a commit does not compile all anew.
+$(dir)/platform/clock.o $(dir)/tests/unit/test_clock.o: build/time
+build/time: FORCE
+	@mkdir -p $(@D)
+	@echo $(BUILD_TIME) | cmp -s - $@ || echo $(BUILD_TIME) >$@
+FORCE:
+
+# Texts that are too long for a buffer are cut on purpose in tests.
+$(dir)/tests/%.o: WARN += $(may_cut)
+
+$(dir)/tests/unit/%: $(dir)/tests/unit/%.o $(dir)/libpennygate.a
+	$(say)$(link) -o $@ $^ $(libs) -lcmocka -lmicrohttpd
+
+$(dir)/tests/fuzz/%: $(dir)/tests/fuzz/%.o $(dir)/libpennygate.a
+	$(say)$(link) -fsanitize=fuzzer -o $@ $^ $(libs)
+
+build/practice-model: tests/model/practice_model.c
+	@mkdir -p $(@D)
+	$(say)$(compile) -fPIE -MMD -MP -MF build/practice-model.d -o $@ $< -pie -lmicrohttpd -ljansson -lpthread
+
+build/libpure.so: $(pure) $(wildcard platform/*.h store/*.h gateway/*.h)
+	@mkdir -p $(@D)
+	$(say)$(compile) -fPIC -shared -o $@ $(pure)
+
+build/bench/%: tests/bench/%.c $(dir)/libpennygate.a
+	@mkdir -p $(@D)
+	$(say)$(compile) -fPIE -MMD -MP -MF $@.d -o $@ $< $(dir)/libpennygate.a -pie $(libs) -lsqlite3 -lhiredis
+
+# What the program is measured against pays for the same libraries at its start.
+build/bench/hello: tests/bench/hello.c
+	@mkdir -p $(@D)
+	$(say)$(compile) -fPIE -o $@ $< -pie -Wl,-z,relro,-z,now,--no-as-needed $(filter-out -ldl -lpthread,$(libs))
+
+units: $(units)
+fuzzers: $(fuzzers)
+benches: $(benches)
+
+# make run and make test first install what is missing (they say what).
+run:
+	@tests/packages.sh build run
+	@$(MAKE) --no-print-directory all build/practice-model
+	@tests/demo/run.sh
+
+test test-all unit property e2e sanitize fuzz lint:
+	@tests/packages.sh build run test
+	@tests/run-all $@
+
+bench:
+	@tests/packages.sh build run test bench
+	@$(MAKE) --no-print-directory all benches build/practice-model
+	@tests/bench/run
+
+size: build/pennygate
+	@tests/size.sh $<
+
+install: all
+	install -d $(DESTDIR)$(sbindir) $(DESTDIR)$(docdir)/examples $(DESTDIR)$(docdir)/lighttpd
+	install $(STRIP) -m 755 $(program) $(DESTDIR)$(sbindir)/pennygate
+	for p in $(pages); do \
+		install -D -m 644 $$p $(DESTDIR)$(mandir)/man$${p##*.}/$${p##*/} || exit 1; done
+	install -m 644 README.md LICENSE $(DESTDIR)$(docdir)
+	install -m 644 platform/examples/* $(DESTDIR)$(docdir)/examples
+	install -m 644 platform/lighttpd/* $(DESTDIR)$(docdir)/lighttpd
+
+clean:
+	rm -rf build
+
+.PHONY: all units fuzzers benches run test test-all unit property e2e sanitize fuzz lint bench \
+	size install clean
+.SECONDARY: $(units:=.o) $(fuzzers:=.o)
+.DELETE_ON_ERROR:
+
+-include $(objects:.o=.d) $(units:=.d) $(fuzzers:=.d) $(wildcard build/*.d build/bench/*.d)

@@ -1,0 +1,116 @@
+// A chat page for pennygate: sends what has been said, shows the answer as it arrives, and says
+// in plain words why there is none. No library, nothing inline: works under
+// Content-Security-Policy: default-src 'self'.
+const talk = document.getElementById('talk');
+const status = document.getElementById('status');
+const form = document.getElementById('ask');
+const question = document.getElementById('question');
+const send = document.getElementById('send');
+const stop = document.getElementById('stop');
+const said = []; // {role, content}, oldest first
+let running = null; // AbortController of the answer that is coming
+
+function show(role, text) {
+  const box = document.createElement('div');
+  const who = document.createElement('strong');
+  const words = document.createElement('span');
+  box.className = 'said ' + role;
+  who.textContent = role === 'user' ? 'You' : 'Model';
+  words.textContent = text;
+  box.append(who, words);
+  talk.append(box);
+  return words;
+}
+
+function tell(text, trouble) {
+  status.textContent = text;
+  status.className = trouble ? 'trouble' : '';
+}
+
+function wait(seconds) {
+  if (!(seconds > 0)) return '';
+  if (seconds < 90) return ' Try again in ' + Math.ceil(seconds) + ' seconds.';
+  if (seconds < 5400) return ' Try again in ' + Math.ceil(seconds / 60) + ' minutes.';
+  return ' Try again in ' + Math.ceil(seconds / 3600) + ' hours.';
+}
+
+// The error's own message if the answer has one, and how long to wait.
+async function trouble(response) {
+  let message = 'The model cannot be asked right now.';
+  try {
+    message = (await response.json()).error.message || message;
+  } catch { /* not from pennygate: the web server's own error page */ }
+  return message + wait(Number(response.headers.get('Retry-After')));
+}
+
+// The data of each event of a stream.
+async function* events(response) {
+  const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
+  let rest = '';
+  for (;;) {
+    const { value, done } = await reader.read();
+    if (done) return;
+    const lines = (rest + value).split('\n');
+    rest = lines.pop();
+    for (const line of lines) {
+      if (line.startsWith('data: ')) yield line.slice(6);
+    }
+  }
+}
+
+async function answer(response, words) {
+  for await (const data of events(response)) {
+    if (data === '[DONE]') return;
+    const event = JSON.parse(data);
+    if (event.error) throw new Error(event.error.message);
+    const choice = event.choices && event.choices[0];
+    if (!choice) continue;
+    words.textContent += choice.delta.content || '';
+    if (choice.finish_reason === 'length') tell('The answer was cut at its greatest length.', false);
+  }
+  throw new Error('The answer broke off.');
+}
+
+async function ask() {
+  running = new AbortController();
+  said.push({ role: 'user', content: question.value });
+  show('user', question.value);
+  tell('Asking …', false);
+  send.disabled = true;
+  stop.hidden = false;
+  let words = null;
+  try {
+    const response = await fetch(talk.dataset.api + '/chat/completions', {
+      method: 'POST',
+      headers: { 'Content-Type': 'application/json' },
+      body: JSON.stringify({ messages: said, stream: true }),
+      signal: running.signal,
+    });
+    if (!response.ok) throw new Error(await trouble(response));
+    question.value = '';
+    tell('', false);
+    words = show('assistant', '');
+    await answer(response, words);
+  } catch (error) {
+    tell(error.name === 'AbortError' ? 'Stopped.' : error.message, error.name !== 'AbortError');
+  }
+  // What was not answered is not part of the conversation.
+  if (words && words.textContent) said.push({ role: 'assistant', content: words.textContent });
+  else said.pop();
+  running = null;
+  send.disabled = false;
+  stop.hidden = true;
+  question.focus();
+}
+
+form.addEventListener('submit', (event) => {
+  event.preventDefault();
+  if (!running && question.value.trim()) ask();
+});
+stop.addEventListener('click', () => { if (running) running.abort(); });
+question.addEventListener('keydown', (event) => {
+  if (event.key === 'Enter' && !event.shiftKey) {
+    event.preventDefault();
+    form.requestSubmit();
+  }
+});

@@ -1,0 +1,56 @@
+"""Fixtures of the end-to-end tests; what they are made of stands in harness.py."""
+import os
+import sys
+
+import pytest
+
+sys.path.insert(0, os.path.dirname(__file__))
+
+from harness import MODES, Model, Site  # noqa: E402
+
+
+def pytest_configure(config):
+    config.addinivalue_line("markers", "slow: takes more than a few seconds")
+
+
+@pytest.fixture(scope="session")
+def practice():
+    model = Model()
+    yield model
+    model.stop()
+
+
+@pytest.fixture
+def model(practice):
+    """The practice model with its default settings and all figures at zero."""
+    practice.reset()
+    return practice
+
+
+@pytest.fixture
+def site(model):
+    """A function that makes a site with an initialised store: see harness.Site."""
+    made = []
+
+    def make(init=True, **options):
+        made.append(Site(model, **options))
+        return made[-1].init() if init else made[-1]
+
+    yield make
+    for one in made:
+        one.close()
+
+
+@pytest.fixture
+def gate(site):
+    """A function that makes a site and starts it: see harness.Server."""
+
+    def start(mode="spawned", procs=1, prefix=(), **options):
+        return site(**options).start(mode, procs=procs, prefix=prefix)
+
+    return start
+
+
+@pytest.fixture(params=MODES)
+def mode(request):
+    return request.param

@@ -1,0 +1,567 @@
+"""The command line: what each command prints, what it leaves behind, and its exit status."""
+import csv
+import io
+import json
+import os
+import pathlib
+import pwd
+import re
+import signal
+import socket
+import stat
+import subprocess
+
+import pytest
+
+from harness import GROUP, ROOT, USER, Site, limit, until
+
+ROOT_ONLY = pytest.mark.skipif(os.geteuid() != 0, reason="needs root to become somebody else")
+OWN = ("--owner", USER) if os.geteuid() == 0 else ()
+
+
+class NoModel:
+    """No command but serve talks to a model."""
+    url = "http://127.0.0.1:9"
+
+
+@pytest.fixture
+def bare():
+    """A site without a store."""
+    site = Site(NoModel(), limits=dict.fromkeys(("visitor-day", "visitor-burst", "visitor-at-once", "site-day")))
+    site.directory.chmod(0o755)
+    yield site
+    site.close()
+
+
+@pytest.fixture
+def made(bare):
+    return bare.init()
+
+
+def fails(site, status, *arguments, **env):
+    """The command's messages; it must end with this status."""
+    done = site.run(*arguments, check=False, **env)
+    assert done.returncode == status, f"{arguments}: {done.returncode}\n{done.stdout}{done.stderr}"
+    return done.stderr
+
+
+def alone(site, *arguments, **options):
+    """The program without -c."""
+    return subprocess.run([site.program, *arguments], text=True, capture_output=True, timeout=60,
+                          stdin=options.pop("stdin", subprocess.DEVNULL),
+                          env={**site.environment(), **options}, check=False)
+
+
+def tree(directory):
+    return {str(path.relative_to(directory)): path.read_bytes() if path.is_file() else None
+            for path in directory.rglob("*")}
+
+
+# ---- arguments -----------------------------------------------------------------------------
+
+
+def test_without_arguments_and_web_server_it_helps(bare):
+    done = alone(bare)
+    assert done.returncode == 0
+    assert done.stdout == alone(bare, "help").stdout == alone(bare, "--help").stdout
+    for name in ("init", "check", "stats", "serve", "pause", "resume", "adopt", "clock", "maintain"):
+        assert re.search(rf"^  {name} ", done.stdout, re.M)
+    assert max(map(len, done.stdout.splitlines())) <= 80
+
+
+def test_version(bare):
+    for name in ("version", "--version"):
+        done = alone(bare, name)
+        assert (done.returncode, done.stderr) == (0, "")
+        assert re.fullmatch(r"pennygate \S+\n", done.stdout)
+
+
+@pytest.mark.parametrize("arguments, says", [
+    (["frobnicate"], "unknown command 'frobnicate'"),
+    (["ini"], "unknown command"),
+    (["stats", "--jso"], "unknown flag '--jso'"),
+    (["stats", "--json=1"], "unknown flag"),
+    (["stats", "--json", "--json"], "given twice"),
+    (["stats", "--json", "--csv"], "--json or --csv"),
+    (["stats", "--days="], "a value is missing"),
+    (["stats", "--days", "0"], "--days 1 to 400"),
+    (["stats", "--days", "401"], "--days 1 to 400"),
+    (["stats", "--days", "-1"], "--days 1 to 400"),
+    (["stats", "--days", "7d"], "--days 1 to 400"),
+    (["check", "--json"], "does not go with 'check'"),
+    (["pause", "now"], "unexpected argument 'now'"),
+    (["clock", "set"], "unexpected argument 'set'"),
+    (["clock", "reset", "reset"], "unexpected argument"),
+    (["serve", "--socket="], "a value is missing"),
+    (["init", "--owner", "no-such-user"], "no such user"),
+    (["--"], "unknown flag"),
+])
+def test_what_is_not_understood(bare, arguments, says):
+    assert says in fails(bare, 2, *arguments)
+    assert not bare.store.exists()
+
+
+def test_a_value_that_is_missing_at_the_end(bare):
+    for arguments in (["stats", "--days"], ["check", "-c"]):
+        done = alone(bare, *arguments)
+        assert done.returncode == 2 and "a value is missing" in done.stderr
+
+
+def test_every_command_and_flag_is_in_the_manual(bare):
+    manual = (ROOT / "gateway/pennygate.8").read_text(encoding="utf-8")
+    names = re.findall(r"^  (-{0,2}[a-z]+) ", alone(bare, "help").stdout, re.M)
+    assert len(names) > 15
+    for name in names:
+        if name.startswith("-"):
+            assert f".It Fl {name[1:]}" in manual or f", Fl {name[1:]}" in manual, name
+        else:
+            assert re.search(rf"^\.Cm .*\b{name}\b", manual, re.M), name
+
+
+def test_output_that_cannot_be_written_is_a_failure(made):
+    with open("/dev/full", "w", encoding="ascii") as full:
+        done = subprocess.run([made.program, "stats", "-c", made.config], stdout=full, text=True,
+                              stderr=subprocess.PIPE, env=made.environment(), check=False)
+    assert done.returncode == 1 and "standard output" in done.stderr
+
+
+def test_closed_standard_descriptors_do_not_end_in_the_store(made):
+    def close_all():
+        for fd in range(3):
+            os.close(fd)
+
+    for name in ("pause", "resume", "check", "frobnicate"):
+        subprocess.run([made.program, name, "-c", made.config], env=made.environment(),
+                       preexec_fn=close_all, check=False)
+    assert "0 faults" in made.run("check")
+
+
+# ---- which configuration -------------------------------------------------------------------
+
+
+def test_where_the_configuration_comes_from(made):
+    assert alone(made, "check", PENNYGATE_CONFIG=str(made.config)).returncode == 0
+    assert alone(made, "-c", str(made.config), "check", PENNYGATE_CONFIG="/nowhere").returncode == 0
+    done = alone(made, "check", PENNYGATE_CONFIG="/nowhere")
+    assert done.returncode == 2 and "/nowhere: " in done.stderr
+
+
+def test_overrides(made):
+    assert re.search(r"site-day +5 calls", made.run("check", PENNYGATE_SITE_LIMIT="5"))
+    assert re.search(r"visitor-day +3 calls", made.run("check", PENNYGATE_VISITOR_LIMIT="3"))
+    assert re.search(r"visitor-burst +1 call ", made.run("check", PENNYGATE_LIMIT_VISITOR_BURST_MAX="1"))
+    assert "PENNYGATE_LIMIT: no option" in fails(made, 2, "check", PENNYGATE_LIMIT="5")
+    assert "PENNYGATE_SITE_LIMIT: max '05'" in fails(made, 2, "check", PENNYGATE_SITE_LIMIT="05")
+
+
+# ---- init ----------------------------------------------------------------------------------
+
+
+def mode(path):
+    return stat.S_IMODE(path.stat().st_mode)
+
+
+def test_init_makes_a_private_store(bare):
+    out = bare.run("init", *OWN)
+    assert mode(bare.store) == 0o700 and mode(bare.secret) == 0o600
+    assert mode(bare.store / "run") == 0o700
+    for name in ("data.mdb", "lock.mdb", "periods"):
+        assert mode(bare.store / name) == 0o600
+    assert {path.stat().st_uid for path in [bare.store, bare.secret, *bare.store.rglob("*")]} == \
+        {pwd.getpwnam(USER).pw_uid}
+    for word in (str(bare.store), str(bare.secret), "check"):
+        assert word in out
+    assert bare.secret.read_text(encoding="ascii").strip() not in out
+
+
+def test_init_never_overwrites(made):
+    before = tree(made.directory)
+    assert "already" in fails(made, 1, "init", *OWN)
+    assert tree(made.directory) == before
+
+
+def test_init_keeps_a_secret_that_is_there(bare):
+    bare.secret.write_text("5" * 64 + "\n", encoding="ascii")
+    bare.secret.chmod(0o600)
+    bare.own(bare.secret)
+    assert "kept" in bare.run("init", *OWN)
+    assert bare.secret.read_text(encoding="ascii") == "5" * 64 + "\n"
+
+
+@pytest.mark.parametrize("content, file_mode", [("", 0o600), ("55\n", 0o600), ("5" * 64 + "\n", 0o644)])
+def test_init_refuses_a_secret_that_is_none(bare, content, file_mode):
+    bare.secret.write_text(content, encoding="ascii")
+    bare.secret.chmod(file_mode)
+    bare.own(bare.secret)
+    assert str(bare.secret) in fails(bare, 1, "init", *OWN)
+    assert not (bare.store / "data.mdb").exists()
+
+
+def test_init_does_not_make_what_is_above(bare):
+    bare.site["store"] = bare.directory / "a" / "b"
+    bare.write()
+    assert "the directory above it is missing" in fails(bare, 1, "init", *OWN)
+    assert not (bare.directory / "a").exists()
+
+
+def test_init_refuses_a_directory_that_others_can_write(bare):
+    bare.store.mkdir()
+    bare.own(bare.store)
+    bare.store.chmod(0o777)
+    assert "chmod 700" in fails(bare, 1, "init")
+    assert tree(bare.store) == {}
+
+
+def test_init_on_a_configuration_that_does_not_parse(bare):
+    bare.write("site { store = '/nowhere'\n")
+    assert re.search(r"pennygate\.conf:2: the file ends inside", fails(bare, 2, "init", *OWN))
+
+
+def test_init_makes_a_configured_run_directory(bare):
+    bare.site["run-directory"] = bare.directory / "run"
+    bare.write()
+    assert "tmpfiles" in bare.run("init", *OWN)
+    assert mode(bare.directory / "run") == 0o700
+    assert not (bare.store / "run").exists()
+    assert "0 faults" in bare.run("check")
+    (bare.directory / "run" / "board").unlink(missing_ok=True)
+    for path in (bare.directory / "run").iterdir():
+        path.unlink()
+    (bare.directory / "run").rmdir()
+    assert "1 fault:" in bare.run("check", check=False).stdout
+    assert not (bare.directory / "run").exists()
+
+
+@pytest.mark.parametrize("tz, zone", [("CET-1CEST,M3.5.0,M10.5.0/3", "CET-1CEST,M3.5.0,M10.5.0/3"), ("XYZ5", "XYZ5")])
+def test_init_keeps_the_zone(bare, tz, zone):
+    bare.site["timezone"] = "local"
+    bare.write()
+    assert zone in bare.run("init", *OWN, TZ=tz)
+    for other in ("UTC0", "JST-9"):
+        assert f"zone {zone}," in bare.run("check", TZ=other)
+
+
+@ROOT_ONLY
+def test_root_must_say_whose_the_store_will_be(bare):
+    assert "--owner" in fails(bare, 1, "init")
+    assert not bare.store.exists()
+    bare.store.mkdir(mode=0o700)
+    assert "--owner" in fails(bare, 1, "init")
+    bare.run("init", "--owner", "root")
+    assert (bare.store / "data.mdb").stat().st_uid == 0
+
+
+@ROOT_ONLY
+def test_root_gives_away_an_empty_directory_only(bare):
+    bare.store.mkdir(mode=0o700)
+    (bare.store / "file").write_text("", encoding="ascii")
+    assert "belongs to root" in fails(bare, 1, "init", "--owner", USER)
+    assert bare.store.stat().st_uid == 0
+    (bare.store / "file").unlink()
+    bare.run("init", "--owner", f"{USER}:{GROUP}")
+    assert bare.store.stat().st_uid == pwd.getpwnam(USER).pw_uid
+
+
+@ROOT_ONLY
+def test_init_notices_that_the_owner_cannot_read_the_files(bare):
+    os.chown(bare.key, 0, 0)
+    assert "the store's owner, must be able to read" in fails(bare, 1, "init", *OWN)
+    assert not (bare.store / "data.mdb").exists()
+
+
+# ---- whose commands these are --------------------------------------------------------------
+
+COMMANDS = (["stats"], ["pause"], ["resume"], ["adopt"], ["clock"], ["clock", "reset"], ["maintain"], ["check"])
+
+
+@ROOT_ONLY
+def test_commands_of_root_leave_the_owner_his_files(made):
+    for command in COMMANDS:
+        made.run(*command)
+    owner = pwd.getpwnam(USER).pw_uid
+    assert {path.stat().st_uid for path in made.store.rglob("*")} == {owner}
+
+
+@ROOT_ONLY
+def test_commands_of_strangers_stop(made):
+    before = tree(made.store)
+    for command in COMMANDS:
+        done = subprocess.run([made.program, *command, "-c", made.config], text=True, user=1, group=1,
+                              extra_groups=[], capture_output=True, env=made.environment(), check=False)
+        # uid 1 cannot read the key either, which is told first
+        assert done.returncode in (1, 2), command
+        assert "belongs to" in done.stderr or "key-file" in done.stderr
+    assert tree(made.store) == before
+
+
+@ROOT_ONLY
+def test_commands_of_strangers_who_can_read_the_files_stop(made):
+    made.demo["key-file"] = None
+    made.write()
+    for command in COMMANDS:
+        done = subprocess.run([made.program, *command, "-c", made.config], text=True, user=1, group=1,
+                              extra_groups=[], capture_output=True, env=made.environment(), check=False)
+        assert done.returncode == 1 and f"belongs to {USER}" in done.stderr
+
+
+def test_no_command_makes_a_store(bare):
+    before = tree(bare.directory)
+    for command in COMMANDS:
+        done = bare.run(*command, check=False)
+        assert done.returncode == 1
+        assert "pennygate init" in " ".join((done.stdout + done.stderr).split())
+    assert tree(bare.directory) == before
+
+
+# ---- check ---------------------------------------------------------------------------------
+
+
+def test_check_tells_everything_on_one_screen(made):
+    made.limits["spend"] = limit("everyone", "cost", "month", "$20.00")
+    made.write()
+    out = made.run("check")
+    assert max(map(len, out.replace(str(made.directory), "/d").splitlines())) <= 80
+    assert len(out.splitlines()) <= 50
+    for words in (r"visitor-day +40 calls +in a UTC day +each address", r"visitor-at-once +2 at once +each address",
+                  r"site-day +600 calls +in a UTC day +everyone together", r"visitor-burst +10 calls +in any 10s",
+                  r"spend +\$20\.00 +in a UTC month", r"price-input = \$1\.00", "provider = openai",
+                  "max-history = 10", "streams = 8", "level = info", r"at most \$\d+\.\d+ a day can be spent",
+                  "KiB in use", "zone ", "0 open streams"):
+        assert re.search(words, out), words
+    assert out.endswith("\n0 faults\n")
+    assert "sk-practice" not in out
+    assert made.secret.read_text(encoding="ascii").strip() not in out
+
+
+@pytest.mark.parametrize("change, says", [
+    (lambda site: site.limits.update({"site-day": limit("everyone", "calls", "day", "unlimited")}), "no limit for everyone"),
+    (lambda site: site.demo.update({"price-output": None}), "price-output is missing"),
+    (lambda site: site.demo.update({"price-input": "0.0000015"}), "was it meant per token"),
+    (lambda site: site.limits.update(few=limit("address", "tokens", "day", 10)), "the smallest request"),
+    (lambda site: site.key.chmod(0o644), "others can read key-file"),
+    (lambda site: site.secret.chmod(0o644), "chmod 600"),
+    (lambda site: site.data_file.write_bytes(b""), "store: "),
+    (lambda site: site.data_file.unlink(), "store: "),
+    (lambda site: site.periods.unlink(), "store: "),
+])
+def test_check_finds(made, change, says):
+    change(made)
+    made.write()
+    done = made.run("check", check=False)
+    assert done.returncode == 1
+    assert re.search(r"^FAULT ", done.stdout, re.M)
+    assert says in " ".join(done.stdout.split()), done.stdout
+    assert max(map(len, done.stdout.replace(str(made.directory), "/d").splitlines())) <= 80
+    assert "\n1 fault: every request is answered with 503\n" in done.stdout
+
+
+def test_check_says_what_is_right_but_perhaps_not_meant(made):
+    made.limits["mine"] = limit("account", "calls", "day", 0)
+    made.demo["url"] = "http://192.0.2.1/v1"
+    made.write()
+    out = made.run("check")
+    for words in ("limit mine never applies", "limit mine admits nothing", "over plain http"):
+        assert words in " ".join(out.split())
+
+
+def test_check_of_a_configuration_that_does_not_parse(made):
+    made.write("site { store = '/a' }\nlimit x { per = address unit = calls window = day max = 010 }\n")
+    assert re.search(r"pennygate\.conf:2: limit x: max '010' is not a whole number", fails(made, 2, "check"))
+
+
+def test_f6_a_cost_limit_without_a_price(made):
+    made.limits["spend"] = limit("address", "cost", "1h", "$2.00")
+    made.demo["price-input"] = made.demo["price-output"] = None
+    made.write()
+    assert "a limit counts cost" in " ".join(made.run("check", check=False).stdout.split())
+
+
+# ---- stats ---------------------------------------------------------------------------------
+
+
+def test_stats_of_an_empty_store(made):
+    out = made.run("stats")
+    assert "nothing has been asked for yet" in out
+    assert re.search(r"site-day +everyone +calls +day +0 +600 +0", out)
+    assert max(map(len, out.splitlines())) <= 80
+
+
+def test_stats_keys_are_stable(made):
+    stats = json.loads(made.run("stats", "--json"))
+    assert list(stats) == ["today", "paused", "open_streams", "days", "limits"]
+    assert re.fullmatch(r"\d{4}-\d\d-\d\d", stats["today"])
+    assert stats["limits"] == [{"name": "site-day", "per": "everyone", "unit": "calls", "window": "day",
+                                "used": 0, "reserved": 0, "frees_ms": 0, "max": 600}]
+    rows = list(csv.reader(io.StringIO(made.run("stats", "--csv"))))
+    assert rows[0] == [
+        "day", "admitted", "settled", "unknown", "given_back", "tokens_in", "tokens_out", "cost_nano",
+        "refused_concurrent", "refused_burst", "refused_address", "refused_visitor", "refused_account",
+        "refused_key", "refused_anonymous", "refused_site", "too_long", "paused", "busy",
+        "meter_unavailable", "invalid", "upstream_errors"]
+    manual = (ROOT / "gateway/pennygate.8").read_text(encoding="utf-8")
+    for key in [*stats, *stats["limits"][0], *rows[0]]:
+        assert key.replace("refused_", "") in manual
+
+
+def cgi(site, *arguments, **variables):
+    """One CGI request to the program."""
+    return subprocess.run(
+        [site.program, *arguments], text=True, capture_output=True, timeout=60, stdin=subprocess.DEVNULL,
+        env={**site.environment(), "PENNYGATE_CONFIG": str(site.config), "GATEWAY_INTERFACE": "CGI/1.1",
+             "REQUEST_METHOD": "GET", "SCRIPT_NAME": "/ai", "PATH_INFO": "/nothing", "REMOTE_ADDR": "192.0.2.9",
+             "SERVER_PROTOCOL": "HTTP/1.1", **variables}, check=False, **{} if os.geteuid() else
+        {"user": USER, "group": GROUP, "extra_groups": []})
+
+
+def test_stats_show_what_was_refused(made):
+    made.run("pause")
+    body = {"REQUEST_METHOD": "POST", "PATH_INFO": "/v1/chat/completions", "CONTENT_TYPE": "application/json"}
+    text = '{"messages": [{"role": "user", "content": "hello"}]}'
+    done = subprocess.run(
+        [made.program], input=text, text=True, capture_output=True, check=False, timeout=60,
+        env={**made.environment(), "PENNYGATE_CONFIG": str(made.config), "GATEWAY_INTERFACE": "CGI/1.1", **body,
+             "CONTENT_LENGTH": str(len(text)), "SCRIPT_NAME": "/ai", "REMOTE_ADDR": "192.0.2.9",
+             "SERVER_PROTOCOL": "HTTP/1.1"},
+        **{} if os.geteuid() else {"user": USER, "group": GROUP, "extra_groups": []})
+    assert "Status: 503" in done.stdout and "paused" in done.stdout
+    day = json.loads(made.run("stats", "--json"))["days"][-1]
+    assert day["paused"] == 1 and day["admitted"] == 0
+    row = list(csv.DictReader(io.StringIO(made.run("stats", "--csv", "--days", "1"))))[-1]
+    assert row["paused"] == "1" and row["day"] == day["day"]
+    assert re.search(rf"{day['day']} +0 +0 +0 +0 +\$0\.00 +0", made.run("stats"))
+
+
+# ---- pause, adopt, clock, maintain ---------------------------------------------------------
+
+
+def test_pause_and_resume(made):
+    assert made.run("pause").startswith("paused")
+    assert "paused" in made.run("stats") and ", paused" in made.run("check")
+    assert json.loads(made.run("stats", "--json"))["paused"] is True
+    assert made.run("pause").startswith("paused")
+    assert made.run("resume").startswith("resumed")
+    assert json.loads(made.run("stats", "--json"))["paused"] is False
+
+
+def test_a_copy_that_was_put_back_needs_to_be_adopted(made):
+    copy = made.data_file.read_bytes()
+    for command in ("pause", "resume", "pause", "resume"):
+        made.run(command)
+    made.data_file.write_bytes(copy)
+    assert "pennygate adopt" in fails(made, 1, "stats")
+    assert "pennygate adopt" in fails(made, 1, "resume")
+    assert "pennygate adopt" in " ".join(made.run("check", check=False).stdout.split())
+    assert "adopted" in made.run("adopt")
+    assert "0 faults" in made.run("check")
+
+
+def test_clock(made):
+    assert "the store's time is the clock's" in made.run("clock")
+    assert "the store's time is the clock's" in made.run("clock", "reset")
+    assert "0 faults" in made.run("check")
+
+
+def test_maintain_is_silent(made):
+    assert made.run("maintain") == made.run("maintain", "--stop") == ""
+
+
+# ---- started by a web server ---------------------------------------------------------------
+
+
+def test_cgi_does_not_look_at_arguments(made):
+    for arguments in (["pause"], ["-c", "/nowhere"], ["--help"]):
+        assert cgi(made, *arguments).stdout.startswith("Status: 404")
+    assert json.loads(made.run("stats", "--json"))["paused"] is False
+
+
+def test_f48_cgi_does_not_take_options_from_a_request(made):
+    done = cgi(made, HTTP_PROXY="http://192.0.2.1:1", HTTP_PENNYGATE_SITE_LIMIT="9", QUERY_STRING="pause")
+    assert done.stdout.startswith("Status: 404")
+
+
+def test_cgi_with_an_unknown_override_refuses(made):
+    done = cgi(made, PENNYGATE_SITE_LIMITS="9", PATH_INFO="/v1/models")
+    assert done.stdout.startswith("Status: 503") and '"configuration"' in done.stdout
+
+
+# ---- serve ---------------------------------------------------------------------------------
+
+
+def connects(path):
+    with socket.socket(socket.AF_UNIX) as probe:
+        try:
+            probe.connect(str(path))
+            return True
+        except OSError:
+            return False
+
+
+def drains(pid):
+    """Whether SIGTERM is caught: until then there is nothing to drain, and it just ends it."""
+    status = pathlib.Path(f"/proc/{pid}/status").read_text(encoding="ascii")
+    return int(re.search(r"SigCgt:\s+(\w+)", status)[1], 16) >> (signal.SIGTERM - 1) & 1
+
+
+class Serving:
+    def __init__(self, site, *arguments, path=None, **options):
+        options.setdefault("env", site.environment())
+        self.process = subprocess.Popen([site.program, "serve", "-c", site.config, *arguments],
+                                        stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
+                                        **options)
+        until(lambda: connects(path or site.socket) and drains(self.process.pid), 10, "the service")
+
+    def stop(self, sign=signal.SIGTERM):
+        self.process.send_signal(sign)
+        _, errors = self.process.communicate(timeout=30)
+        return self.process.returncode, errors
+
+
+def test_serve_makes_its_socket_and_stops(made):
+    for sign in (signal.SIGTERM, signal.SIGINT, signal.SIGKILL):
+        serving = Serving(made)
+        assert mode(made.socket) == 0o660
+        other = made.run("serve", check=False)
+        assert other.returncode == 1 and "listens" in other.stderr
+        status, _ = serving.stop(sign)
+        assert status == (-sign if sign == signal.SIGKILL else 0)
+
+
+def test_serve_on_another_socket(made):
+    path = made.directory / "other.sock"
+    serving = Serving(made, "--socket", str(path), path=path)
+    assert not made.socket.exists()
+    assert serving.stop()[0] == 0
+
+
+def test_serve_without_a_socket(made):
+    made.server["socket"] = None
+    made.write()
+    assert "no socket" in fails(made, 2, "serve")
+    made.write("nonsense\n")
+    assert "pennygate.conf:1: no such option" in fails(made, 2, "serve")
+
+
+def test_serve_replaces_no_file(made):
+    made.socket.write_text("mine", encoding="ascii")
+    assert "no socket" in fails(made, 1, "serve")
+    assert made.socket.read_text(encoding="ascii") == "mine"
+
+
+@ROOT_ONLY
+def test_serve_becomes_the_stores_owner(made):
+    serving = Serving(made)
+    owner = pwd.getpwnam(USER).pw_uid
+    until(lambda: pathlib.Path(f"/proc/{serving.process.pid}/status").read_text(encoding="ascii")
+          .split("Uid:")[1].split()[:4] == [str(owner)] * 4, 10, "the change of user")
+    assert serving.stop()[0] == 0
+
+
+def test_what_a_process_inherits_is_made_safe(made):
+    serving = Serving(
+        made, preexec_fn=lambda: signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTERM]))
+    pid = serving.process.pid
+    limits = pathlib.Path(f"/proc/{pid}/limits").read_text(encoding="ascii")
+    assert re.search(r"Max core file size +0 +0 ", limits)
+    if os.geteuid() == 0:
+        assert pathlib.Path(f"/proc/{pid}/environ").stat().st_uid == 0, "its memory is not to be read"
+    assert serving.stop()[0] == 0, "an inherited mask must not hold SIGTERM back"

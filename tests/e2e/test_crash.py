@@ -1,0 +1,141 @@
+"""Processes that die or stop: F12, F45, F54. Money stays charged, places are free at once, and
+nobody waits for a process that does not move."""
+import os
+import signal
+import time
+
+import pytest
+
+from harness import alive, children, limit, until
+
+BARE = {"overhead-per-call": 0, "overhead-per-message": 0}
+LIMITS = {"visitor-at-once": limit("address", "concurrent", None, 1),
+          "budget": limit("everyone", "tokens", "day", 100000)}
+
+
+def kill_gateways(server):
+    pids = server.gateways()
+    assert pids
+    for pid in pids:
+        os.kill(pid, signal.SIGKILL)
+    if server.gateway is not None:
+        server.gateway.wait(10)
+    until(lambda: not any(alive(pid) for pid in pids), 5, "the end of the killed")
+
+
+@pytest.mark.parametrize("when", ["before the first byte", "in the middle of a stream"])
+def test_kill_9_leaves_the_money_charged_and_the_place_free(site, model, mode, when):
+    place = site(demo=BARE, limits=LIMITS)
+    server = place.start(mode)
+    if when.startswith("before"):
+        model.set(hang=True)
+    else:
+        model.set(chunks=600, gap_ms=50)
+    call = server.begin("0123456789", stream=True)
+    if when.startswith("before"):
+        until(lambda: model.stats()["open"] == 1, 5, "the call upstream")
+    else:
+        call.wait_for(b'"content":"')
+    assert server.chat().code == "concurrent_limit"
+    kill_gateways(server)
+    until(lambda: model.stats()["aborted"] == 1, 2, "the abort")
+    model.set(reset=True, gap_ms=0, prompt_tokens=10, completion_tokens=20)
+    assert place.stats_of("open_streams") == 0
+    assert place.used("budget") == 110
+    answer = place.start().chat("0123456789")
+    assert answer.status == 200, "the place must be free at once"
+    until(lambda: place.used("budget") == 110 + 30, 5, "the settle of the second call")
+    call.close()
+
+
+def test_f45_readers_that_were_killed_do_not_fill_the_store(site, model):
+    """A reader slot left by SIGKILL keeps LMDB from reusing pages until it is cleared."""
+    place = site(options={"store-size": "1M"})
+    for _ in range(3):
+        server = place.start(procs=2)
+        for n in range(40):
+            assert server.chat(source=f"127.0.1.{1 + n}").status == 200
+        kill_gateways(server)
+    server = place.start()
+    for n in range(400):
+        assert server.chat(source=f"127.0.2.{1 + n % 20}").status == 200
+
+
+def test_f54_a_stopped_writer_does_not_hold_up_the_others(site, model):
+    """A process is stopped while it holds the store's write lock: the others say busy within
+    their bound, refusals are told as ever, and nothing is called that was not counted."""
+    place = site(limits={"visitor-day": limit("address", "calls", "day", 1)})
+    slow = place.start(prefix=["/usr/bin/strace", "-f", "-qq", "-o", "/dev/null", "-e",
+                               "trace=fdatasync", "-e",
+                               "inject=fdatasync:delay_enter=60000000:when=1+"])
+    other = place.start()
+    assert other.chat(source="127.0.0.31").status == 200
+    begun = time.monotonic()
+    stuck = slow.begin(source="127.0.0.32")  # its commit now takes a minute
+    assert stuck.head() == 503, "the process's own callers hear busy too"
+    answer = stuck.answer()
+    assert answer.code == "busy" and time.monotonic() - begun < 3.5
+    begun = time.monotonic()
+    answer = other.chat(source="127.0.0.33")
+    assert (answer.status, answer.code) == (503, "busy")
+    assert time.monotonic() - begun < 3.5
+    begun = time.monotonic()
+    assert other.chat(source="127.0.0.31").code == "address_limit"
+    assert time.monotonic() - begun < 1
+    assert model.count == 1
+    for pid in slow.gateways():
+        kill_tree(pid)
+    until(lambda: other.chat(source="127.0.0.34").status == 200, 10, "service once it is gone")
+
+
+def kill_tree(pid):
+    for child in children(pid):
+        kill_tree(child)
+    if alive(pid):
+        os.kill(pid, signal.SIGKILL)
+
+
+def test_f54_a_process_stopped_by_a_signal(site, model):
+    """The same with SIGSTOP, at whatever moment it comes: whoever is answered, is counted."""
+    place = site()
+    stopped, other = place.start(), place.start()
+    calls = [stopped.begin(source=f"127.0.3.{n}") for n in range(1, 9)]
+    for pid in stopped.gateways():
+        os.kill(pid, signal.SIGSTOP)
+    begun = time.monotonic()
+    answer = other.chat()
+    assert answer.status in (200, 503) and time.monotonic() - begun < 3.5
+    for pid in stopped.gateways():
+        os.kill(pid, signal.SIGCONT)
+    statuses = [call.answer().status for call in calls]
+    assert set(statuses) <= {200, 503}
+    until(lambda: other.chat().status == 200, 10, "service once it runs again")
+    assert place.used("site-day") >= model.count
+
+
+def test_sigterm_lets_streams_end_and_leaves_within_its_bound(site, model):
+    place = site(server={"stop-timeout": "2s"})
+    server = place.start("external")
+    model.set(chunks=10, gap_ms=50)
+    ends = server.begin(stream=True)
+    ends.wait_for(b'"content":"')
+    server.gateway.terminate()
+    rest = b"".join(data for _, data in ends.pieces())
+    assert b"[DONE]" in rest, "a stream that ends in time is not cut"
+    assert server.gateway.wait(5) == 0
+
+
+def test_sigterm_cuts_what_does_not_end(site, model):
+    place = site(server={"stop-timeout": "1s"})
+    server = place.start("external")
+    model.set(chunks=1000, gap_ms=100)
+    call = server.begin(stream=True)
+    call.wait_for(b'"content":"')
+    begun = time.monotonic()
+    server.gateway.terminate()
+    rest = b"".join(data for _, data in call.pieces())
+    assert b'"error"' in rest and b"[DONE]" not in rest
+    assert server.gateway.wait(5) == 0
+    assert time.monotonic() - begun < 4
+    assert place.used("site-day") == 1
+    assert place.day()["unknown"] == 1, "the settle of a cut stream is committed before the end"

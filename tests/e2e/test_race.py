@@ -1,0 +1,77 @@
+"""32 threads and 4 processes against a budget of 100: exactly 100 calls reach the model, as it
+counts them itself; with processes killed at random moments never more than 100."""
+import os
+import random
+import signal
+import threading
+
+import pytest
+
+from harness import limit, until
+
+BUDGET = 100
+
+
+def storm(server, model, threads=32, enough=None):
+    """Callers that ask until they are refused for good or `enough` says so."""
+    statuses, lock = [], threading.Lock()
+
+    def call(number):
+        while not (enough and enough.is_set()):
+            try:
+                status = server.chat(source=f"127.0.4.{1 + number}").status
+            except (OSError, AssertionError):
+                status = None  # the connection died with its process
+            with lock:
+                statuses.append(status)
+                if status == 429 and statuses.count(429) > 100:
+                    return
+
+    callers = [threading.Thread(target=call, args=(n,)) for n in range(threads)]
+    for caller in callers:
+        caller.start()
+    return callers, statuses
+
+
+@pytest.mark.parametrize("unit, maximum", [("calls", BUDGET), ("tokens", BUDGET * 50)])
+def test_exactly_the_budget_is_admitted(site, model, unit, maximum):
+    model.set(prompt_tokens=10, completion_tokens=40)
+    place = site(demo={"overhead-per-call": 0, "overhead-per-message": 0,
+                       "max-output-tokens": 30}, server={"streams": 32},
+                 limits={"budget": limit("everyone", unit, "day", maximum)})
+    server = place.start(procs=4)
+    callers, statuses = storm(server, model)
+    for caller in callers:
+        caller.join()
+    assert set(statuses) <= {200, 429}
+    assert statuses.count(200) == model.count == BUDGET
+    assert place.used("budget") == maximum
+
+
+def test_never_more_than_the_budget_with_processes_killed(site, model):
+    rng = random.Random(20260101)
+    place = site(server={"streams": 32}, limits={"budget": limit("everyone", "calls", "day", BUDGET)})
+    servers = [place.start(procs=2), place.start(procs=2)]
+    model.set(first_ms=2)
+    enough = threading.Event()
+    storms = [storm(server, model, 16, enough) for server in servers]
+    killed = 0
+    try:
+        while place.used("budget") < BUDGET:
+            pids = [pid for server in servers for pid in server.gateways()]
+            for pid in rng.sample(pids, min(len(pids), max(1, len(pids) // 3))):
+                os.kill(pid, signal.SIGKILL)
+                killed += 1
+            target = model.count + rng.randrange(1, 8)
+            until(lambda: model.count >= target or place.used("budget") == BUDGET, 30, "more calls")
+        until(lambda: any(429 in statuses for _, statuses in storms), 10, "the end of the budget")
+    finally:
+        enough.set()
+        for callers, _ in storms:
+            for caller in callers:
+                caller.join()
+    assert killed >= 3
+    assert model.count <= BUDGET
+    assert sum(statuses.count(200) for _, statuses in storms) <= model.count
+    assert place.used("budget") == BUDGET, "what was killed under way stays charged"
+    assert place.stats_of("open_streams") == 0

@@ -1,0 +1,95 @@
+/* Any file: it is taken or refused with a reason, what is taken can be written down and read
+ * again as the same, and nothing of it changes how the next file is read. */
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "gateway/config_parse.h"
+#include "gateway/config_value.h"
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+union target {
+    struct config config;
+    struct config_model model;
+    struct limit limit;
+};
+
+static void require(bool ok)
+{
+    if (!ok)
+        abort();
+}
+
+/* What an option's target holds on the heap. */
+static void drop(const struct option *o, union target *t)
+{
+    bool on_heap = o->kind <= OPTION_CHOICE;
+    char *text;
+
+    memcpy(&text, (char *)t + (on_heap ? o->offset : 0), sizeof text);
+    if (on_heap)
+        free(text);
+}
+
+static void check_value(const struct option *o, const char *written)
+{
+    static union target a, b;
+    char why[CONFIG_WHY_MAX] = "", first[CONFIG_VALUE_MAX], second[CONFIG_VALUE_MAX];
+
+    memset(&a, 0, sizeof a);
+    memset(&b, 0, sizeof b);
+    if (!config_value_set(o, written, &a, why)) {
+        require(why[0] != '\0');
+        return;
+    }
+    config_value_text(o, &a, first);
+    require(first[0] != '\0');
+    if (strlen(first) < CONFIG_VALUE_MAX - 1) {
+        require(config_value_set(o, first, &b, why));
+        require(strcmp(first, config_value_text(o, &b, second)) == 0);
+        drop(o, &b);
+    }
+    drop(o, &a);
+}
+
+static void check_values(const struct config_source *s)
+{
+    for (unsigned i = 0; i < s->n; i++) {
+        for (unsigned k = 0; k < config_options_n; k++) {
+            const char *text = s->block[i].value[k].text;
+
+            if (text == NULL)
+                continue;
+            require(config_options[k].section == s->block[i].section);
+            check_value(&config_options[k], text);
+        }
+    }
+}
+
+static bool parse(const void *bytes, size_t n, void (*check)(const struct config_source *s))
+{
+    char message[CONFIG_ERROR_MAX], *text = malloc(n + 1);
+    struct config_source *s = config_source_new("f", message);
+    bool ok;
+
+    require(s != NULL && text != NULL);
+    memcpy(text, bytes, n);
+    text[n] = '\0';
+    ok = config_parse(s, text, n);
+    require(ok == (message[0] == '\0'));
+    if (ok && check != NULL)
+        check(s);
+    config_source_free(s);
+    free(text);
+    return ok;
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    static const char good[] = "site { store = '/a' }\nlimit x { max = 3 }\n";
+
+    parse(data, size, check_values);
+    require(parse(good, sizeof good - 1, NULL));
+    return 0;
+}

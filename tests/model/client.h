@@ -1,0 +1,159 @@
+/*
+ * The practice model as a unit test uses it: started as a child process, told what to do, asked
+ * what it saw. Included by one file a test program; ends the program if the model is not there.
+ */
+#ifndef TESTS_MODEL_CLIENT_H
+#define TESTS_MODEL_CLIENT_H
+
+#include <arpa/inet.h>
+#include <jansson.h>
+#include <netinet/in.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#define MODEL_PROGRAM "build/practice-model" /* or what PRACTICE_MODEL says */
+#define MODEL_ASK_MAX 65536
+#define MODEL_WAIT_MS 5000 /* for what takes milliseconds on a quiet machine */
+
+struct model {
+    pid_t pid;
+    int input; /* closing it ends the model */
+    unsigned port;
+    char url[64]; /* of the chat completions */
+};
+
+static inline void model_die(const char *what)
+{
+    fprintf(stderr, "practice model: %s\n", what);
+    exit(2);
+}
+
+static inline long model_now_ms(void)
+{
+    struct timespec t;
+
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return t.tv_sec * 1000 + t.tv_nsec / 1000000;
+}
+
+/* cert and key: of a TLS model, or NULL. */
+static inline struct model model_start(const char *cert, const char *key)
+{
+    const char *program = getenv("PRACTICE_MODEL");
+    struct model m = {.pid = -1};
+    int in[2], out[2];
+    FILE *f;
+
+    if (program == NULL)
+        program = MODEL_PROGRAM;
+    if (pipe(in) != 0 || pipe(out) != 0)
+        model_die("no pipe");
+    m.pid = fork();
+    if (m.pid == 0) {
+        dup2(in[0], 0);
+        dup2(out[1], 1);
+        close(in[0]);
+        close(in[1]);
+        close(out[0]);
+        close(out[1]);
+        if (cert == NULL)
+            execl(program, program, "--until-eof", (char *)NULL);
+        else
+            execl(program, program, "--until-eof", "--tls", cert, key, (char *)NULL);
+        _exit(127);
+    }
+    close(in[0]);
+    close(out[1]);
+    m.input = in[1];
+    f = fdopen(out[0], "r");
+    if (m.pid < 0 || f == NULL || fscanf(f, "port %u", &m.port) != 1)
+        model_die("does not start; build it with `make build/practice-model`");
+    fclose(f);
+    snprintf(m.url, sizeof m.url, "%s://127.0.0.1:%u/v1/chat/completions",
+             cert == NULL ? "http" : "https", m.port);
+    return m;
+}
+
+static inline void model_stop(struct model *m)
+{
+    close(m->input);
+    waitpid(m->pid, NULL, 0);
+}
+
+/* A connection to 127.0.0.1. */
+static inline int model_connect(unsigned port)
+{
+    struct sockaddr_in a = {.sin_family = AF_INET,
+                            .sin_port = htons((uint16_t)port),
+                            .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    int fd = socket(AF_INET, SOCK_STREAM, 0);
+
+    if (fd < 0 || connect(fd, (struct sockaddr *)&a, sizeof a) != 0)
+        model_die("does not accept");
+    return fd;
+}
+
+/* The parsed answer to a request on a connection of its own. */
+static inline json_t *model_ask(const struct model *m, const char *method, const char *path,
+                                const char *body)
+{
+    static char buf[MODEL_ASK_MAX];
+    int fd = model_connect(m->port), n;
+    size_t got = 0;
+    ssize_t r;
+    char *text;
+    json_t *value;
+
+    n = snprintf(buf, sizeof buf,
+                 "%s %s HTTP/1.0\r\nContent-Type: application/json\r\n"
+                 "Content-Length: %zu\r\n\r\n%s",
+                 method, path, strlen(body), body);
+    if (write(fd, buf, (size_t)n) != n)
+        model_die("does not read");
+    while (got < sizeof buf - 1 && (r = read(fd, buf + got, sizeof buf - 1 - got)) > 0)
+        got += (size_t)r;
+    buf[got] = '\0';
+    close(fd);
+    text = strstr(buf, "\r\n\r\n");
+    value = text == NULL ? NULL : json_loads(text, JSON_DECODE_ANY, NULL);
+    if (value == NULL || strstr(buf, " 200 ") == NULL)
+        model_die(buf);
+    return value;
+}
+
+static inline void model_set(const struct model *m, const char *settings)
+{
+    json_decref(model_ask(m, "POST", "/control", settings));
+}
+
+static inline long model_count(const struct model *m, const char *name)
+{
+    json_t *stats = model_ask(m, "GET", "/stats", "");
+    long n = (long)json_integer_value(json_object_get(stats, name));
+
+    json_decref(stats);
+    return n;
+}
+
+/* Whether a count reaches a value in time. */
+static inline bool model_reaches(const struct model *m, const char *name, long value)
+{
+    long end = model_now_ms() + MODEL_WAIT_MS;
+
+    while (model_count(m, name) != value) {
+        if (model_now_ms() > end)
+            return false;
+        poll(NULL, 0, 2);
+    }
+    return true;
+}
+
+#endif

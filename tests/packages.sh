@@ -1,0 +1,79 @@
+#!/bin/sh
+# Installs the Debian packages that a make target needs and that are not there: quick and silent
+# when nothing is missing. OFFLINE=1 only says what is missing. Services that come with a
+# package are neither started nor enabled: the demo and the tests start their own.
+#
+# usage: tests/packages.sh build|run|test|bench ...
+set -eu
+
+build='gcc libc6-dev make libfcgi-dev liblmdb-dev libbearssl-dev libjansson-dev libconfuse-dev
+    libcurl4-openssl-dev'
+run='lighttpd libmicrohttpd-dev curl ca-certificates'
+tests='libcmocka-dev python3 python3-pytest python3-hypothesis faketime strace git clang clang-format
+    clang-tidy libclang-rt-14-dev cppcheck shellcheck mandoc universal-ctags procps'
+bench='libsqlite3-dev libhiredis-dev redis-server valgrind wrk openssl'
+
+wanted=''
+for group in "$@"; do
+    case $group in
+    build) wanted="$wanted $build" ;;
+    run) wanted="$wanted $run" ;;
+    test) wanted="$wanted $tests" ;;
+    bench) wanted="$wanted $bench" ;;
+    *) echo "packages.sh: unknown group $group" >&2; exit 2 ;;
+    esac
+done
+
+if ! command -v dpkg-query >/dev/null; then
+    echo 'This is no Debian system: install the equivalents of' >&2
+    echo "$wanted" | tr -s ' \n' ' ' >&2
+    echo >&2
+    exit 0
+fi
+
+missing=''
+for package in $wanted; do
+    # shellcheck disable=SC2016 # ${Status} is for dpkg-query
+    status=$(dpkg-query -W -f='${Status}' "$package" 2>/dev/null) || status=''
+    [ "$status" = 'install ok installed' ] || missing="$missing $package"
+done
+[ -n "$missing" ] || exit 0
+
+if [ -n "${OFFLINE:-}" ]; then
+    echo "Not installed (OFFLINE is set):$missing" >&2
+    exit 0
+fi
+
+sudo=''
+if [ "$(id -u)" != 0 ]; then
+    if ! command -v sudo >/dev/null; then
+        echo "Please install as root:  apt-get install$missing" >&2
+        exit 1
+    fi
+    sudo=sudo
+fi
+
+echo "Installing with apt:$missing"
+policy=/usr/sbin/policy-rc.d
+if [ ! -e "$policy" ]; then
+    trap '$sudo rm -f "$policy"' EXIT
+    trap 'exit 1' HUP INT TERM
+    printf '#!/bin/sh\nexit 101\n' | $sudo tee "$policy" >/dev/null
+    $sudo chmod 755 "$policy"
+fi
+apt() {
+    $sudo env DEBIAN_FRONTEND=noninteractive apt-get -qq -o DPkg::Lock::Timeout=300 \
+        -o Acquire::Retries=3 "$@" </dev/null
+}
+# shellcheck disable=SC2086 # a list of names
+{
+    apt update || true # an index that fails to load may not be the one that is needed
+    apt install -y --no-install-recommends $missing >/dev/null
+}
+if [ -d /run/systemd/system ]; then
+    for service in lighttpd redis-server; do
+        case " $missing " in
+        *" $service "*) $sudo systemctl -q disable "$service" || true ;;
+        esac
+    done
+fi

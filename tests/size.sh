@@ -1,0 +1,24 @@
+#!/bin/sh
+# The size of the program without symbols, and its memory once it serves and has no caller.
+set -eu
+scratch=$(mktemp -d)
+pid=''
+trap '[ -z "$pid" ] || kill "$pid"; rm -rf "$scratch"' EXIT
+strip -o "$scratch/pennygate" "$1"
+echo "stripped: $(stat -c %s "$scratch/pennygate") bytes"
+mkdir -m 700 "$scratch/store"
+echo key >"$scratch/key"
+chmod 600 "$scratch/key"
+cat >"$scratch/conf" <<CONF
+site { store = '$scratch/store' secret-file = '$scratch/secret' }
+model demo { provider = openai url = 'http://127.0.0.1:9/v1' model = 'm' key-file = '$scratch/key' }
+server { socket = '$scratch/socket' }
+CONF
+"$scratch/pennygate" init -c "$scratch/conf" >/dev/null
+"$scratch/pennygate" serve -c "$scratch/conf" 2>"$scratch/log" &
+pid=$!
+until [ -S "$scratch/socket" ]; do
+    kill -0 "$pid" || { cat "$scratch/log"; exit 1; }
+    sleep 0.05 # poll
+done
+awk '/^Pss:/ { print "idle:     " $2 " KiB PSS" }' "/proc/$pid/smaps_rollup"

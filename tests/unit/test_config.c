@@ -1,0 +1,1147 @@
+/* The configuration: what it says is what is in force, and what it does not say plainly is an
+ * error with file and line. */
+#include "gateway/config.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "gateway/config_options.h"
+#include "gateway/config_value.h"
+#include "tests/unit/scratch.h"
+
+#define SITE  "site { store = '/srv/gate' }\n"
+#define MODEL "model demo { url = 'https://api.example/v1' model = 'small-1' }\n"
+#define PRICED                                                                                 \
+    "model demo { url = 'https://api.example/v1' model = small-1 price-input = '$0.15' "       \
+    "price-output = '$0.60' }\n"
+
+static char message[CONFIG_ERROR_MAX];
+
+static void write_bytes(const char *name, const void *data, size_t n, mode_t mode)
+{
+    scratch_write(scratch_path(name), mode, data, n);
+}
+
+static void write_text(const char *name, const char *text)
+{
+    write_bytes(name, text, strlen(text), 0600);
+}
+
+static enum error load_env(const char *text, const char *variable, struct config **out)
+{
+    char copy[512];
+    char *env[] = {copy, NULL};
+
+    snprintf(copy, sizeof copy, "%s", variable != NULL ? variable : "PATH=/bin");
+    write_text("c.conf", text);
+    message[0] = '\0';
+    return config_load(scratch_path("c.conf"), env, out, message);
+}
+
+static struct config *must_load(const char *text)
+{
+    struct config *c = NULL;
+
+    if (load_env(text, NULL, &c) != ERROR_NONE)
+        fail_msg("%s", message);
+    return c;
+}
+
+static void must_fail(const char *what, const char *text, const char *variable,
+                      const char *says)
+{
+    struct config *untouched = (struct config *)(void *)message, *c = untouched;
+    enum error e = load_env(text, variable, &c);
+
+    if (e == ERROR_NONE)
+        fail_msg("%s: accepted", what);
+    if (strstr(message, says) == NULL)
+        fail_msg("%s: says \"%s\", not \"%s\"", what, message, says);
+    assert_ptr_equal(c, untouched);
+}
+
+/* ---- syntax -------------------------------------------------------------------------------
+ */
+
+static void test_hostile_syntax(void **state)
+{
+    static const struct {
+        const char *what, *text, *says;
+    } rows[] = {
+        {"a section cut off at the end of the file", "site { store = '/a'\n",
+         "c.conf:2: the file ends inside"},
+        {"a setting cut off", "site { store =", "the file ends inside"},
+        {"a title cut off", SITE "limit", "the file ends inside"},
+        {"the last section's brace in a comment", SITE "limit x { per = address # }\n",
+         "the file ends inside"},
+        {"a string cut off", "site { store = '/a }\n",
+         "c.conf:1: a quoted value is not closed"},
+        {"a string over two lines", "site { store = \"/a\nb\" }\n", "c.conf:1: a quoted value"},
+        {"a comment cut off", SITE "\n/* limit x {\n}\n",
+         "c.conf:3: the comment that begins here"},
+        {"our own end written early", SITE "end-of-file = end\n/*", "the comment that begins"},
+        {"our own end in the middle", SITE "end-of-file = end\n" MODEL,
+         "c.conf:2: no such option 'end-of-file'"},
+        {"a duplicate key", "site { store = '/a'\nstore = '/b' }",
+         "c.conf:2: store is given twice, first in line 1"},
+        {"a duplicate section", SITE "site { }\n",
+         "c.conf:2: section site is given twice, first in line 1"},
+        {"a duplicate empty section", "log { }\nlog { }\n" SITE, "section log is given twice"},
+        {"a duplicate title", SITE MODEL MODEL, "c.conf:3: found duplicate title 'demo'"},
+        {"a duplicate default limit",
+         SITE "limit site-day { per = everyone unit = calls window = day max = 5 }\n"
+              "limit site-day { per = everyone unit = calls window = day max = 50000 }\n",
+         "duplicate title 'site-day'"},
+        {"a path instead of a section", SITE "request|max-history = 3\n", "'|' outside quotes"},
+        {"a path in quotes", SITE "'request|max-history' = 3\n",
+         "c.conf:2: option 'max-history' outside its section"},
+        {"an unknown section", SITE "limits { }\n", "c.conf:2: no such option 'limits'"},
+        {"an unknown key", "site { store = '/a'\n stor = 3 }\n",
+         "c.conf:2: no such option 'stor'"},
+        {"a key in the wrong section", SITE "log { streams = 3 }\n",
+         "no such option 'streams'"},
+        {"a key of a later version", "site { store = '/a' allowed-origins = {'a'} }\n",
+         "no such option 'allowed-origins'"},
+        {"an include", "include('/etc/passwd')\n", "'(' outside quotes"},
+        {"the environment in \" quotes", "site { store = \"${HOME}\" }\n",
+         "c.conf:1: ${...} is not replaced"},
+        {"the environment without quotes", "site { store = ${HOME} }\n",
+         "${...} is not replaced"},
+        {"the environment in ' quotes", "site { store = '/${HOME}' }\n",
+         "${...} is not replaced"},
+        {"an octal escape", "site { store = \"/a\\057b\" }\n", "backslashes"},
+        {"a sign that libConfuse drops", SITE "request { max-history = +10 }\n",
+         "'+' outside quotes"},
+        {"a star that libConfuse drops", SITE "request { max-history = *10 }\n",
+         "'*' outside quotes"},
+        {"appending", SITE "request { max-history += 10 }\n", "'+' outside quotes"},
+        {"a list for a single value", SITE "request { max-history = {3, 4} }\n",
+         "unexpected token '{'"},
+        {"two values", SITE "request { max-history = 3 4 }\n", "no such option '4'"},
+        {"a section without a title", SITE "limit { max = 3 }\n", "missing title"},
+        {"an empty title", SITE "limit '' { max = 3 }\n", "is named in 1 to 31 letters"},
+        {"a title with a blank", SITE "limit 'a b' { max = 3 }\n", "is named in"},
+        {"a title with a line's end", SITE "limit 'a\nb' { max = 3 }\n",
+         "not closed on its line"},
+        {"a title of 32 letters", SITE "limit aaaaaaaaaaaaaaaabbbbbbbbbbbbbbbb { max = 3 }\n",
+         "is named in"},
+        {"an alias that begins with a dot", SITE "model .x { url = 'http://a' model = b }\n",
+         "(and dots)"},
+        {"a control character", SITE "\001\n", "byte 0x01"},
+        {"a control character in quotes", "site { store = '/a\033[2J' }\n",
+         "a control character"},
+        {"UTF-8 outside quotes", "site { store = /\303\244 }\n", "byte 0xc3"},
+        {"nothing at all", "", "site: store is missing"},
+        {"only a comment", "# hello\n", "site: store is missing"},
+        {"a closing brace too many", SITE "}\n", "c.conf:2: unexpected closing brace"},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
+        must_fail(rows[i].what, rows[i].text, NULL, rows[i].says);
+}
+
+static void test_friendly_syntax(void **state)
+{
+    static const struct {
+        const char *what, *text;
+    } rows[] = {
+        {"comments of three kinds", "# ${X} \\ ' \"\n// 'x\n/* { \n ** } ${Y} */\n" SITE},
+        {"a comment behind a value", "site { store = /srv/gate # it's here\n}\n"},
+        {"a comment without a line's end", SITE "# done"},
+        {"no newline at the end", "site { store = '/srv/gate' }"},
+        {"lines as Windows ends them", "site {\r\n store = '/srv/gate'\r\n}\r\n"},
+        {"comment marks within quotes", SITE "server { socket = '/a//b/*c*/' }\n"},
+        {"the other quote within quotes", SITE "server { socket = \"/it's\" }\n"},
+        {"unquoted slashes", SITE "model a { url = http://host/v1 model = org/name }\n"},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        struct config *c = must_load(rows[i].text);
+        assert_string_equal(c->store, "/srv/gate");
+        config_drop(c);
+    }
+}
+
+/* A broken file must not change how the next one is read: the scanner beneath is global. */
+static void test_a_broken_file_leaves_nothing_behind(void **state)
+{
+    static const char *const broken[] = {"site { store = '/a",  "site { /* ",
+                                         "site { store = \"/a", "site { store = \"\\999\" }",
+                                         "limit a {",           "site { x = 1 }"};
+
+    (void)state;
+    for (size_t i = 0; i < sizeof broken / sizeof broken[0]; i++) {
+        struct config *c;
+
+        must_fail("broken", broken[i], NULL, "c.conf:1:");
+        c = must_load(SITE MODEL);
+        assert_int_equal(c->n_models, 1);
+        config_drop(c);
+    }
+}
+
+static void test_what_is_no_plain_file(void **state)
+{
+    struct config *c;
+    static char large[CONFIG_FILE_MAX + 1];
+    const char nul[] = "site { store = '/a' }\n\0limit x { }\n";
+    const char quoted_nul[] = "site { store = '/a\0' }\n";
+
+    (void)state;
+    assert_int_equal(config_load(scratch_path("none"), NULL, &c, message), ERROR_NOT_FOUND);
+    assert_non_null(strstr(message, "none: "));
+    assert_int_equal(config_load(scratch_directory, NULL, &c, message), ERROR_NOT_REGULAR);
+    assert_int_equal(mkfifo(scratch_path("fifo"), 0600), 0);
+    assert_int_equal(config_load(scratch_path("fifo"), NULL, &c, message), ERROR_NOT_REGULAR);
+    write_bytes("nul", nul, sizeof nul - 1, 0600);
+    assert_int_equal(config_load(scratch_path("nul"), NULL, &c, message), ERROR_SYNTAX);
+    assert_non_null(strstr(message, "nul:2: a NUL byte"));
+    write_bytes("nul", quoted_nul, sizeof quoted_nul - 1, 0600);
+    assert_int_equal(config_load(scratch_path("nul"), NULL, &c, message), ERROR_SYNTAX);
+    memset(large, '\n', sizeof large);
+    write_bytes("large", large, sizeof large, 0600);
+    assert_int_equal(config_load(scratch_path("large"), NULL, &c, message), ERROR_TOO_LARGE);
+    memcpy(large, SITE, sizeof SITE - 1);
+    write_bytes("large", large, sizeof large - 1, 0600);
+    assert_int_equal(config_load(scratch_path("large"), NULL, &c, message), ERROR_NONE);
+    config_drop(c);
+}
+
+/* ---- values -------------------------------------------------------------------------------
+ */
+
+/* One option of one section with a value that is refused, and why. */
+static void test_refused_values(void **state)
+{
+    static const struct {
+        const char *what, *section, *setting, *says;
+    } rows[] = {
+        {"octal", "request", "max-history = 010", "max-history '010' is not a whole number"},
+        {"hexadecimal", "request", "max-history = 0x10", "is not a whole number"},
+        {"negative", "request", "max-history = -1", "is not a whole number"},
+        {"a fraction", "request", "max-history = 1.5", "is not a whole number"},
+        {"a blank within", "request", "max-history = '1 0'", "is not a whole number"},
+        {"empty", "request", "max-history = ''", "is not a whole number"},
+        {"a number that wraps 64 bits", "request", "max-history = 18446744073709551626",
+         "is not"},
+        {"a number that wraps 32 bits", "request", "max-history = 4294967297",
+         "out of range: 1 to 1024"},
+        {"below the least", "request", "max-history = 0", "out of range: 1 to 1024"},
+        {"above the most", "request", "max-history = 1025", "out of range"},
+        {"a size above the most", "request", "max-body-bytes = 1025K",
+         "out of range: 1K to 1M"},
+        {"a size of unknown unit", "request", "max-body-bytes = 64KB", "is not a size"},
+        {"a size in small letters", "request", "max-body-bytes = 64k", "is not a size"},
+        {"a size that wraps", "request", "max-body-bytes = 17179869184G", "is not a size"},
+        {"a time without a unit", "server", "heartbeat = 5", "is not a time such as"},
+        {"a time of unknown unit", "server", "heartbeat = 5000ms", "is not a time"},
+        {"a time below the least", "server", "heartbeat = 0s", "out of range: 1s to 30s"},
+        {"a time above the most", "server", "heartbeat = 31s", "out of range"},
+        {"a time that wraps", "server", "heartbeat = 213503982335d", "is not a time"},
+        {"a mode in three digits", "server", "socket-mode = 660", "four octal digits"},
+        {"a mode with a nine", "server", "socket-mode = 0690", "four octal digits"},
+        {"set-user-id", "server", "socket-mode = 4755", "four octal digits"},
+        {"a stack too small", "server", "stack = 63K", "out of range: 64K to 1M"},
+        {"too many streams", "server", "streams = 129", "out of range: 1 to 128"},
+        {"a socket path that no address holds", "server",
+         "socket = "
+         "'/"
+         "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"
+         "aaa"
+         "aaaaaaaaaaaaaaaaaaa'",
+         "longer than 107"},
+        {"a relative path", "server", "socket = run/gate.sock", "must be an absolute path"},
+        {"an empty path", "server", "socket = ''", "is empty"},
+        {"an unknown word", "log", "level = debug",
+         "level 'debug' is none of: error warning info"},
+        {"a word in capitals", "log", "level = INFO", "is none of"},
+        {"a word of a later version as the table has it", "site", "durability = '!lease'",
+         "is none of"},
+        {"a word of a later version", "site", "durability = lease",
+         "'lease' is not available yet"},
+        {"retention under a day", "site", "retention = 23h", "out of range: 1d to 400d"},
+        {"a mount with dots", "site", "mount = '/a/../b'", "must be a path such as"},
+        {"a mount without a slash", "site", "mount = ai", "must be a path such as"},
+        {"the root as mount", "site", "mount = '/'", "must be a path such as"},
+        {"a URL without a scheme", "model", "url = api.example", "must be like"},
+        {"a URL of another kind", "model", "url = 'ftp://api'", "must be like 'https://"},
+        {"a URL with a password", "model", "url = 'https://me:pw@api/v1'", "must be like"},
+        {"a URL with a query", "model", "url = 'https://api/v1?key=x'", "must be like"},
+        {"a URL without a host", "model", "url = 'https:///v1'", "must be like"},
+        {"an alien provider", "model", "provider = anthropic", "is not available yet"},
+        {"an alien output field", "model", "output-field = max_new_tokens",
+         "is none of: max_completion_tokens max_tokens"},
+        {"F8: a price above $1000 per million", "model", "price-input = '$1000.01'",
+         "out of range: $0.00 to $1000.00"},
+        {"a negative price", "model", "price-input = '-0.15'", "is not an amount"},
+        {"a price in euros", "model", "price-input = '0.15 EUR'", "is not an amount"},
+        {"a price with an exponent", "model", "price-input = '1e-3'", "is not an amount"},
+        {"a price finer than a nano-dollar", "model", "price-input = '0.0000000001'",
+         "is not an amount"},
+        {"a factor below one", "model", "input-factor = 0.9", "out of range: 1 to 4"},
+        {"a factor above four", "model", "input-factor = 4.001", "out of range"},
+        {"a factor of four decimals", "model", "input-factor = 1.0001", "is not a factor"},
+        {"a factor without decimals", "model", "input-factor = '1.'", "is not a factor"},
+        {"a timeout above the most", "model", "total-timeout = 16m", "out of range: 1s to 15m"},
+        {"control bytes are not echoed", "log", "level = '\303\244'",
+         "level '?"
+         "?' is none of"},
+        {"a key pasted instead of its file is not echoed", "model", "key-file = 'sk-secret'",
+         "key-file must be an absolute path"},
+        {"a key file that is not there", "model", "key-file = '/nonexistent/key'",
+         "key-file '/nonexistent/key': "},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        char text[1024];
+        bool url = strncmp(rows[i].setting, "url", 3) == 0;
+
+        if (strcmp(rows[i].section, "site") == 0)
+            snprintf(text, sizeof text, "\nsite { store = '/a' %s }\n", rows[i].setting);
+        else if (strcmp(rows[i].section, "model") == 0)
+            snprintf(text, sizeof text, SITE "model demo { %s model = m\n%s }\n",
+                     rows[i].setting, url ? "" : "url = 'https://a'");
+        else
+            snprintf(text, sizeof text, SITE "%s { %s }\n", rows[i].section, rows[i].setting);
+        must_fail(rows[i].what, text, NULL, rows[i].says);
+        assert_non_null(strstr(message, "c.conf:2: "));
+        assert_null(strstr(message, "secret"));
+    }
+}
+
+static void test_defaults(void **state)
+{
+    struct config *c = must_load(SITE MODEL);
+    const struct config_model *m = &c->models[0];
+
+    (void)state;
+    assert_string_equal(c->store, "/srv/gate");
+    assert_null(c->run_directory);
+    assert_string_equal(c->secret_file, "/srv/gate/secret");
+    assert_null(c->mount);
+    assert_false(c->local_time);
+    assert_false(c->site_ceiling_none);
+    assert_int_equal(c->retention_ms, 7 * 86400000LL);
+    assert_int_equal(c->store_size, sizeof(void *) == 4 ? 16 << 20 : 32 << 20);
+    assert_int_equal(c->max_message_chars, 2000);
+    assert_int_equal(c->max_input_chars, 8000);
+    assert_int_equal(c->max_history, 10);
+    assert_int_equal(c->max_body_bytes, 65536);
+    assert_int_equal(c->streams, 8);
+    assert_int_equal(c->stack_bytes, 131072);
+    assert_null(c->socket);
+    assert_int_equal(c->socket_mode, 0660);
+    assert_int_equal(c->heartbeat_ms, 5000);
+    assert_int_equal(c->write_timeout_ms, 30000);
+    assert_int_equal(c->stop_ms, 20000);
+    assert_int_equal(c->log_target, LOG_TARGET_STDERR);
+    assert_int_equal(c->log_level, LOG_LEVEL_INFO);
+    assert_string_equal(m->alias, "demo");
+    assert_int_equal(m->provider, PROVIDER_OPENAI);
+    assert_string_equal(m->url, "https://api.example/v1");
+    assert_string_equal(m->name, "small-1");
+    assert_null(m->key);
+    assert_string_equal(m->output_field, "max_completion_tokens");
+    assert_int_equal(m->price.max_output_tokens, 300);
+    assert_int_equal(m->price.overhead_per_call, 64);
+    assert_int_equal(m->price.overhead_per_message, 16);
+    assert_int_equal(m->price.input_factor_milli, 1000);
+    assert_false(m->price.known);
+    assert_int_equal(m->connect_timeout_ms, 10000);
+    assert_int_equal(m->first_byte_timeout_ms, 60000);
+    assert_int_equal(m->idle_timeout_ms, 60000);
+    assert_int_equal(m->total_timeout_ms, 120000);
+    config_drop(c);
+}
+
+static void test_every_option_is_taken(void **state)
+{
+    struct config *c;
+
+    (void)state;
+    write_text("prompt", "Be brief.\n\n");
+    write_text("key", "sk-123\n");
+    {
+        char text[4096];
+
+        snprintf(
+            text, sizeof text,
+            "site { store = /s/t run-directory = /run/x secret-file = /etc/x timezone = local\n"
+            " retention = 30d mount = '/ai/' site-ceiling = none store-size = 1G durability = "
+            "commit }\n"
+            "model gpt-4.1 { provider = openai url = 'http://[::1]:8080/v1/' model = "
+            "'org/Model 1'\n"
+            " key-file = '%s' max-output-tokens = 65536 output-field = max_tokens price-input "
+            "= 2.5\n"
+            " price-cached-input = $1 price-cache-write = '$3.125' price-output = '$10.00'\n"
+            " price-per-call = '0.001' overhead-per-call = 0 overhead-per-message = 4096\n"
+            " input-factor = 1.25 thinking-tokens = 1000 system-prompt-file = '%s' ca-file = "
+            "/c\n"
+            " connect-timeout = 1s first-byte-timeout = 2m idle-timeout = 15m total-timeout = "
+            "900s }\n"
+            "model other { url = 'https://b' model = b }\n"
+            "request { max-message-chars = 99 max-input-chars = 5000 max-history = 1 "
+            "max-body-bytes = 1M }\n"
+            "server { streams = 128 stack = 64K socket = '/run/a.sock' socket-mode = 0600\n"
+            " socket-group = www-data heartbeat = 30s write-timeout = 5m stop-timeout = 1s }\n"
+            "log { target = syslog level = error }\n",
+            scratch_path("key"), scratch_path("prompt"));
+        c = must_load(text);
+    }
+    assert_string_equal(c->run_directory, "/run/x");
+    assert_string_equal(c->secret_file, "/etc/x");
+    assert_true(c->local_time);
+    assert_int_equal(c->retention_ms, 30 * 86400000LL);
+    assert_string_equal(c->mount, "/ai");
+    assert_true(c->site_ceiling_none);
+    assert_int_equal(c->store_size, 1 << 30);
+    assert_int_equal(c->n_models, 2);
+    assert_string_equal(c->models[0].alias, "gpt-4.1");
+    assert_string_equal(c->models[0].url, "http://[::1]:8080/v1");
+    assert_string_equal(c->models[0].name, "org/Model 1");
+    assert_string_equal(c->models[0].key, "sk-123");
+    assert_string_equal(c->models[0].system_prompt, "Be brief.");
+    assert_string_equal(c->models[0].output_field, "max_tokens");
+    assert_string_equal(c->models[0].ca_file, "/c");
+    assert_true(c->models[0].price.known);
+    assert_int_equal(c->models[0].price.input_nano, 2500000000);
+    assert_int_equal(c->models[0].price.cached_input_nano, 1000000000);
+    assert_int_equal(c->models[0].price.cache_write_nano, 3125000000);
+    assert_int_equal(c->models[0].price.output_nano, 10000000000);
+    assert_int_equal(c->models[0].price.per_call_nano, 1000000);
+    assert_int_equal(c->models[0].price.input_factor_milli, 1250);
+    assert_int_equal(c->models[0].price.thinking_tokens, 1000);
+    assert_int_equal(c->models[0].price.overhead_per_call, 0);
+    assert_int_equal(c->models[0].price.overhead_per_message, 4096);
+    assert_int_equal(c->models[0].idle_timeout_ms, 900000);
+    assert_int_equal(c->max_message_chars, 99);
+    assert_int_equal(c->max_body_bytes, 1048576);
+    assert_int_equal(c->streams, 128);
+    assert_int_equal(c->socket_mode, 0600);
+    assert_string_equal(c->socket_group, "www-data");
+    assert_int_equal(c->log_target, LOG_TARGET_SYSLOG);
+    assert_int_equal(c->log_level, LOG_LEVEL_ERROR);
+    /* this file, the secret, a key, a prompt */
+    assert_int_equal(c->n_watched, 4);
+    assert_ptr_equal(config_model(c, "other"), &c->models[1]);
+    assert_ptr_equal(config_model(c, "gpt-4"), &c->models[0]);
+    assert_ptr_equal(config_model(c, NULL), &c->models[0]);
+    config_drop(c);
+}
+
+/* What check prints can be written into the file again. */
+static void test_values_survive_being_written(void **state)
+{
+    static const struct {
+        enum config_section section;
+        const char *key, *text;
+    } rows[] = {
+        {SECTION_SITE, "retention", "36h"},     {SECTION_SITE, "store-size", "1500K"},
+        {SECTION_SITE, "timezone", "local"},    {SECTION_SERVER, "socket-mode", "0007"},
+        {SECTION_SERVER, "heartbeat", "7s"},    {SECTION_REQUEST, "max-body-bytes", "1025"},
+        {SECTION_SERVER, "socket", "/run/a"},   {SECTION_LOG, "target", "syslog"},
+        {SECTION_SITE, "durability", "commit"}, {SECTION_SITE, "mount", "/a"},
+    };
+    struct config c = {0};
+    struct config_model m = {0};
+    char why[CONFIG_WHY_MAX], text[CONFIG_VALUE_MAX];
+
+    (void)state;
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        const struct option *o = config_option(rows[i].section, rows[i].key);
+
+        assert_true(config_value_set(o, rows[i].text, &c, why));
+        assert_string_equal(config_value_text(o, &c, text), rows[i].text);
+    }
+    assert_true(
+        config_value_set(config_option(SECTION_MODEL, "input-factor"), "1.05", &m, why));
+    assert_string_equal(
+        config_value_text(config_option(SECTION_MODEL, "input-factor"), &m, text), "1.05");
+    assert_true(
+        config_value_set(config_option(SECTION_MODEL, "price-input"), "0.075", &m, why));
+    assert_string_equal(
+        config_value_text(config_option(SECTION_MODEL, "price-input"), &m, text), "$0.075");
+    free(c.socket);
+    free(c.mount);
+}
+
+/* ---- limits -------------------------------------------------------------------------------
+ */
+
+static const struct limit *limit_named(const struct config *c, const char *name)
+{
+    for (unsigned i = 0; i < c->n_limits; i++) {
+        if (strcmp(c->limits[i].name, name) == 0)
+            return &c->limits[i];
+    }
+    fail_msg("no limit %s", name);
+    return NULL;
+}
+
+static void assert_limit(const struct config *c, const char *name, enum subject subject,
+                         enum unit unit, struct window window, uint64_t max)
+{
+    const struct limit *l = limit_named(c, name);
+
+    assert_int_equal(l->subject, subject);
+    assert_int_equal(l->unit, unit);
+    if (unit != UNIT_CONCURRENT)
+        assert_true(window_equal(l->window, window));
+    assert_int_equal(l->max, max);
+}
+
+static const struct window day = {.kind = WINDOW_DAY}, none = {0};
+
+static void test_default_limits(void **state)
+{
+    struct config *c = must_load(SITE);
+
+    (void)state;
+    assert_int_equal(c->n_limits, 4);
+    assert_limit(c, "visitor-day", SUBJECT_ADDRESS, UNIT_CALLS, day, 40);
+    assert_limit(c, "visitor-burst", SUBJECT_ADDRESS, UNIT_CALLS,
+                 (struct window){WINDOW_SLIDING, 10}, 10);
+    assert_limit(c, "visitor-at-once", SUBJECT_ADDRESS, UNIT_CONCURRENT, none, 2);
+    assert_limit(c, "site-day", SUBJECT_EVERYONE, UNIT_CALLS, day, 600);
+    config_drop(c);
+}
+
+/* F50: a section of a default's name replaces that one; another adds; none removes the rest. */
+static void test_f50_own_limits_leave_the_defaults(void **state)
+{
+    struct config *c = must_load(
+        SITE "limit mine { per = everyone unit = cost window = month max = '$20.00' }\n"
+             "limit visitor-day { per = visitor unit = tokens window = 30d max = 9 }\n"
+             "limit free { per = key unit = calls window = hour max = unlimited }\n"
+             "limit shut { per = account unit = calls window = 1s max = 0 }\n");
+
+    (void)state;
+    assert_int_equal(c->n_limits, 7);
+    assert_string_equal(c->limits[0].name, "visitor-day");
+    assert_limit(c, "visitor-day", SUBJECT_VISITOR, UNIT_TOKENS,
+                 (struct window){WINDOW_SLIDING, 30 * 86400}, 9);
+    assert_limit(c, "visitor-burst", SUBJECT_ADDRESS, UNIT_CALLS,
+                 (struct window){WINDOW_SLIDING, 10}, 10);
+    assert_limit(c, "site-day", SUBJECT_EVERYONE, UNIT_CALLS, day, 600);
+    assert_limit(c, "mine", SUBJECT_EVERYONE, UNIT_COST, (struct window){WINDOW_MONTH, 0},
+                 20000000000);
+    assert_limit(c, "free", SUBJECT_KEY, UNIT_CALLS, (struct window){WINDOW_HOUR, 0},
+                 LIMIT_UNLIMITED);
+    assert_limit(c, "shut", SUBJECT_ACCOUNT, UNIT_CALLS, (struct window){WINDOW_SLIDING, 1}, 0);
+    config_drop(c);
+}
+
+static void test_refused_limits(void **state)
+{
+    static const struct {
+        const char *what, *body, *says;
+    } rows[] = {
+        {"no subject", "unit = calls window = day max = 1", "limit x: per is missing"},
+        {"no unit", "per = address window = day max = 1", "unit is missing"},
+        {"no max", "per = address unit = calls window = day", "max is missing"},
+        {"no window", "per = address unit = calls max = 1", "window is missing"},
+        {"an unknown subject", "per = ip unit = calls window = day max = 1",
+         "per 'ip' is none of: address visitor"},
+        {"an unknown unit", "per = address unit = requests window = day max = 1",
+         "unit 'requests' is none of: calls"},
+        {"an unknown window", "per = address unit = calls window = week max = 1",
+         "window 'week' is not"},
+        {"a window of nothing", "per = address unit = calls window = 0s max = 1",
+         "is not hour, day"},
+        {"a window over a year", "per = address unit = calls window = 367d max = 1",
+         "is not hour, day"},
+        {"concurrent in a window", "per = address unit = concurrent window = day max = 1",
+         "does not go with"},
+        {"money for calls", "per = address unit = calls window = day max = '$2.00'",
+         "max '$2.00' is not a whole"},
+        {"a fraction of a call", "per = address unit = calls window = day max = 2.5",
+         "is not a whole number"},
+        {"octal", "per = address unit = calls window = day max = 040", "is not a whole number"},
+        {"negative", "per = address unit = calls window = day max = -1",
+         "is not a whole number"},
+        {"no limit by a wrap",
+         "per = address unit = calls window = day max = 18446744073709551615",
+         "is not a whole"},
+        {"too large", "per = address unit = calls window = day max = 1000000000000001",
+         "out of range"},
+        {"money too large", "per = address unit = cost window = day max = '$1000000.01'",
+         "out of range"},
+        {"infinite money", "per = address unit = cost window = day max = infinite",
+         "is not an amount"},
+        {"another word for unlimited", "per = address unit = calls window = day max = none",
+         "is not a whole"},
+        {"unlimited in capitals", "per = address unit = calls window = day max = Unlimited",
+         "is not a whole"},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        char text[512];
+
+        snprintf(text, sizeof text, SITE "limit x { %s }\n", rows[i].body);
+        must_fail(rows[i].what, text, NULL, rows[i].says);
+        assert_non_null(strstr(message, "c.conf:2: limit x: "));
+    }
+    must_fail("a default replaced in part", SITE "limit visitor-day { max = 10 }\n", NULL,
+              "limit visitor-day: per is missing");
+}
+
+static void test_numbers_of_sections(void **state)
+{
+    char text[16384];
+    size_t n = 0;
+    struct config *c;
+
+    (void)state;
+    n += (size_t)snprintf(text, sizeof text, SITE);
+    for (int i = 4; i < LIMITS_MAX; i++)
+        n += (size_t)snprintf(
+            text + n, sizeof text - n,
+            "limit l%d { per = address unit = tokens window = day max = 1 }\n", i);
+    for (int i = 0; i < CONFIG_MODELS_MAX; i++)
+        n += (size_t)snprintf(text + n, sizeof text - n,
+                              "model m%d { url = 'http://a' model = b }\n", i);
+    c = must_load(text);
+    assert_int_equal(c->n_limits, LIMITS_MAX);
+    assert_int_equal(c->n_models, CONFIG_MODELS_MAX);
+    config_drop(c);
+    snprintf(text + n, sizeof text - n, "limit one-more { max = 1 }\n");
+    must_fail("a limit too many", text, NULL,
+              "more than 32 sections limit, the default limits");
+    snprintf(text + n, sizeof text - n, "model one-more { model = b }\n");
+    must_fail("a model too many", text, NULL, "more than 16 sections model");
+}
+
+/* The day and nine others fit by default limits and these; sixteen in all. */
+static void test_numbers_of_windows(void **state)
+{
+    char text[8192];
+    size_t n = (size_t)snprintf(text, sizeof text, SITE);
+    struct config *c;
+
+    (void)state;
+    for (int i = 0; i < 14; i++) /* with 10s and the day: sixteen */
+        n += (size_t)snprintf(text + n, sizeof text - n,
+                              "limit l%d { per = address unit = calls window = %dm max = 1 }\n",
+                              i, i + 1);
+    c = must_load(text);
+    config_drop(c);
+    snprintf(text + n, sizeof text - n,
+             "limit l { per = address unit = calls window = month max = 1 }\n");
+    must_fail("a window too many", text, NULL, "17 different windows");
+}
+
+/* ---- the environment ----------------------------------------------------------------------
+ */
+
+static void test_overrides(void **state)
+{
+    static const struct {
+        const char *variable;
+        const char *limit;
+        uint64_t max;
+    } rows[] = {
+        {"PENNYGATE_VISITOR_LIMIT=3", "visitor-day", 3},
+        {"PENNYGATE_SITE_LIMIT=5", "site-day", 5},
+        {"PENNYGATE_LIMIT_SITE_DAY_MAX=0", "site-day", 0},
+        {"PENNYGATE_LIMIT_VISITOR_AT_ONCE_MAX=unlimited", "visitor-at-once", LIMIT_UNLIMITED},
+        {"PENNYGATE_LIMIT_OWN_MAX=$1.50", "own", 1500000000},
+    };
+    struct config *c;
+
+    (void)state;
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        if (load_env(SITE "limit own { per = everyone unit = cost window = day max = 7 }\n",
+                     rows[i].variable, &c) != ERROR_NONE)
+            fail_msg("%s", message);
+        assert_int_equal(limit_named(c, rows[i].limit)->max, rows[i].max);
+        config_drop(c);
+    }
+    assert_int_equal(load_env(SITE, "PENNYGATE_SITE_STORE=/other", &c), ERROR_NONE);
+    assert_string_equal(c->store, "/other");
+    assert_string_equal(c->secret_file, "/other/secret");
+    config_drop(c);
+    assert_int_equal(load_env("", "PENNYGATE_SITE_STORE=/other", &c), ERROR_NONE);
+    config_drop(c);
+    assert_int_equal(load_env(SITE MODEL, "PENNYGATE_MODEL_DEMO_MAX_OUTPUT_TOKENS=7", &c),
+                     ERROR_NONE);
+    assert_int_equal(c->models[0].price.max_output_tokens, 7);
+    config_drop(c);
+    assert_int_equal(load_env(SITE, "PENNYGATE_CONFIG=/anything", &c), ERROR_NONE);
+    config_drop(c);
+}
+
+static void test_refused_overrides(void **state)
+{
+    static const struct {
+        const char *what, *variable, *says;
+    } rows[] = {
+        {"unknown", "PENNYGATE_VISITOR_LIMITS=3",
+         "PENNYGATE_VISITOR_LIMITS: no option is called so"},
+        {"unknown key", "PENNYGATE_SITE_STOER=/a", "no option is called so"},
+        {"unknown limit", "PENNYGATE_LIMIT_NONE_MAX=3", "no option is called so"},
+        {"in small letters", "PENNYGATE_site_store=/a", "no option is called so"},
+        {"only the prefix", "PENNYGATE_=1", "no option is called so"},
+        {"very long",
+         "PENNYGATE_"
+         "AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA"
+         "AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=1",
+         "no option is called so"},
+        {"octal", "PENNYGATE_VISITOR_LIMIT=010", "PENNYGATE_VISITOR_LIMIT: max '010' is not"},
+        {"negative", "PENNYGATE_SITE_LIMIT=-1", "PENNYGATE_SITE_LIMIT: max '-1' is not"},
+        {"empty", "PENNYGATE_SITE_LIMIT=", "PENNYGATE_SITE_LIMIT: max '' is not"},
+        {"out of range", "PENNYGATE_SERVER_STREAMS=0",
+         "PENNYGATE_SERVER_STREAMS: streams '0' is out of range"},
+        {"two that could be meant", "PENNYGATE_LIMIT_A_B_MAX=3", "could mean two options"},
+    };
+    char *twice[] = {(char[]){"PENNYGATE_SITE_LIMIT=3"},
+                     (char[]){"PENNYGATE_LIMIT_SITE_DAY_MAX=4"}, NULL};
+    struct config *c;
+
+    (void)state;
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
+        must_fail(rows[i].what,
+                  SITE "limit a-b { per = address unit = calls window = day max = 1 }\n"
+                       "limit a_b { per = address unit = calls window = day max = 1 }\n",
+                  rows[i].variable, rows[i].says);
+    write_text("c.conf", SITE);
+    assert_int_equal(config_load(scratch_path("c.conf"), twice, &c, message), ERROR_SYNTAX);
+    assert_non_null(strstr(message, "also set by PENNYGATE_SITE_LIMIT"));
+}
+
+/* ---- faults -------------------------------------------------------------------------------
+ */
+
+struct told {
+    unsigned n;
+    char lines[2048];
+};
+
+static void tell(void *arg, const char *line)
+{
+    struct told *t = arg;
+    size_t n = strlen(t->lines);
+
+    t->n++;
+    snprintf(t->lines + n, sizeof t->lines - n, "%s\n", line);
+}
+
+static void test_faults(void **state)
+{
+    static const struct {
+        const char *what, *text;
+        unsigned faults;
+        const char *says;
+    } rows[] = {
+        {"nothing is wrong", SITE MODEL, 0, ""},
+        {"no model", SITE, 1, "no model"},
+        {"F50: the ceiling was made unlimited",
+         SITE MODEL
+         "limit site-day { per = everyone unit = calls window = day max = unlimited }\n",
+         1, "no limit for everyone"},
+        {"F50: the ceiling has another subject",
+         SITE MODEL "limit site-day { per = anonymous unit = calls window = day max = 600 }\n",
+         1, "no limit for everyone"},
+        {"a ceiling over less than a day",
+         SITE MODEL "limit site-day { per = everyone unit = calls window = 86399s max = 9 }\n",
+         1, "no limit for everyone"},
+        {"a ceiling over exactly a day",
+         SITE MODEL "limit site-day { per = everyone unit = calls window = 1d max = 9 }\n", 0,
+         ""},
+        {"a ceiling over a month",
+         SITE MODEL
+         "limit site-day { per = everyone unit = tokens window = month max = 900000 }\n",
+         0, ""},
+        {"only places are limited",
+         SITE MODEL "limit site-day { per = everyone unit = concurrent max = 9 }\n", 1,
+         "no limit for everyone"},
+        {"no ceiling, on purpose",
+         "site { store = /a site-ceiling = none }\n" MODEL
+         "limit site-day { per = everyone unit = calls window = day max = unlimited }\n",
+         0, ""},
+        {"F7: a ceiling of 0 refuses all, and is one",
+         SITE MODEL "limit site-day { per = everyone unit = calls window = day max = 0 }\n", 0,
+         ""},
+        {"F6: a cost limit and no price",
+         SITE MODEL "limit spend { per = address unit = cost window = day max = 1 }\n", 1,
+         "price-input or price-output is missing"},
+        {"F6: a cost limit and half a price",
+         SITE "model demo { url = 'http://a' model = b price-input = 1 }\n"
+              "limit spend { per = address unit = cost window = day max = 1 }\n",
+         1, "price-output is missing"},
+        {"half a price without a cost limit",
+         SITE "model demo { url = 'http://a' model = b price-output = 1 }\n", 1,
+         "one of price-input and price-output"},
+        {"F6: a price of 0 is free",
+         SITE "model demo { url = 'http://a' model = b price-input = 0 price-output = 0 }\n"
+              "limit spend { per = address unit = cost window = day max = 1 }\n",
+         0, ""},
+        {"a cost limit and prices",
+         SITE PRICED "limit spend { per = address unit = cost window = day max = 1 }\n", 0, ""},
+        {"F8: the price of one token",
+         SITE "model demo { url = 'http://a' model = b price-input = 0.00000015 price-output = "
+              "0.0000006 }\n",
+         1, "was it meant per token?"},
+        {"F8: the lowest price believed",
+         SITE
+         "model demo { url = 'http://a' model = b price-input = 0.001 price-output = 0.001 }\n",
+         0, ""},
+        /* 1 byte + 64 + 16 input tokens and 300 output tokens */
+        {"one token less than the smallest request",
+         SITE MODEL "limit few { per = address unit = tokens window = day max = 380 }\n", 1,
+         "reserves 381, the max is 380"},
+        {"as many as the smallest request",
+         SITE MODEL "limit few { per = address unit = tokens window = day max = 381 }\n", 0,
+         ""},
+        {"money for less than one request",
+         SITE PRICED "limit few { per = address unit = cost window = day max = '$0.000192' }\n",
+         1, "the max is $0.000192"},
+        {"a largest request that products could not hold",
+         SITE "model demo { url = 'http://a' model = b input-factor = 4 overhead-per-call = "
+              "65536 }\n"
+              "request { max-input-chars = 1048576 max-body-bytes = 1M }\n",
+         1, "lower request { max-input-chars }"},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        struct told told = {0};
+        struct config *c = must_load(rows[i].text);
+        unsigned n = config_faults(c, tell, &told);
+
+        if (n != rows[i].faults || told.n != n || strstr(told.lines, rows[i].says) == NULL)
+            fail_msg("%s: %u faults: %s", rows[i].what, n, told.lines);
+        config_drop(c);
+    }
+}
+
+static void test_files_named(void **state)
+{
+    static const struct {
+        const char *what;
+        const char *content;
+        size_t n;
+        mode_t mode;
+        const char *says, *fault;
+    } rows[] = {
+        {"a key", "sk-1\n", 5, 0600, NULL, NULL},
+        {"a key that its group may read", "sk-1\n", 5, 0640, NULL, NULL},
+        {"a key that all may read", "sk-1\n", 5, 0644, NULL, "others can read key-file"},
+        {"a key that its group may write", "sk-1\n", 5, 0660, NULL, "others can read key-file"},
+        {"an empty key", "\n", 1, 0600, "names a file without text", NULL},
+        {"a key over two lines", "sk-1\nX-Admin: 1\n", 16, 0600, "not one line with a key",
+         NULL},
+        {"a key with a NUL", "sk\0-1\n", 6, 0600, "names a file without text", NULL},
+        {"a key in UTF-8", "sk-\303\244\n", 6, 0600, "not one line with a key", NULL},
+    };
+    char text[1024];
+
+    (void)state;
+    snprintf(text, sizeof text,
+             SITE "model demo { url = 'http://a' model = b\nkey-file = '%s' }\n",
+             scratch_path("key"));
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        struct told told = {0};
+        struct config *c;
+
+        write_bytes("key", rows[i].content, rows[i].n, rows[i].mode);
+        if (rows[i].says != NULL) {
+            must_fail(rows[i].what, text, NULL, rows[i].says);
+            assert_null(strstr(message, "sk"));
+            continue;
+        }
+        c = must_load(text);
+        assert_string_equal(c->models[0].key, "sk-1");
+        assert_int_equal(config_faults(c, tell, &told), rows[i].fault != NULL);
+        if (rows[i].fault != NULL)
+            assert_non_null(strstr(told.lines, rows[i].fault));
+        config_drop(c);
+    }
+    snprintf(text, sizeof text,
+             SITE "model demo { url = 'http://a' model = b system-prompt-file = '%s' }\n",
+             scratch_path("prompt"));
+    write_bytes("prompt", "\377\376", 2, 0644);
+    must_fail("a prompt that is not UTF-8", text, NULL, "is not UTF-8");
+    write_bytes("prompt", "Gr\303\274\303\237 Gott\n", 12, 0644);
+    config_drop(must_load(text));
+}
+
+static void test_most_a_day_can_cost(void **state)
+{
+    static const struct {
+        const char *what, *text;
+        uint64_t nano;
+    } rows[] = {
+        {"a price is unknown", SITE MODEL, UINT64_MAX},
+        /* 600 times 32,000 + 64 + 160 input tokens at $0.15 and 300 output tokens at $0.60 */
+        {"calls at the largest request's price", SITE PRICED,
+         600 * (32224 * 150ULL + 300 * 600)},
+        {"money over a day",
+         SITE PRICED "limit m { per = everyone unit = cost window = day max = '$2.00' }\n",
+         2000000000},
+        {"money over a month",
+         SITE PRICED "limit m { per = everyone unit = cost window = month max = '$2.50' }\n",
+         2500000000},
+        {"money over an hour counts 24 times",
+         SITE PRICED "limit m { per = everyone unit = cost window = hour max = '$0.05' }\n",
+         1200000000},
+        {"one address's money bounds no day",
+         SITE PRICED "limit m { per = address unit = cost window = day max = '$0.01' }\n",
+         600 * (32224 * 150ULL + 300 * 600)},
+        {"nothing bounds it",
+         "site { store = /a site-ceiling = none }\n" PRICED
+         "limit site-day { per = everyone unit = calls window = day max = unlimited }\n",
+         UINT64_MAX},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        struct config *c = must_load(rows[i].text);
+
+        if (config_day_nano(c) != rows[i].nano)
+            fail_msg("%s: %llu", rows[i].what, (unsigned long long)config_day_nano(c));
+        config_drop(c);
+    }
+}
+
+/* ---- changes ------------------------------------------------------------------------------
+ */
+
+static void test_a_change_is_seen(void **state)
+{
+    char text[3 * PATH_MAX];
+    struct config *c;
+
+    (void)state;
+    write_text("key", "sk-1\n");
+    snprintf(text, sizeof text,
+             "site { store = '%s' }\nmodel a { url = 'http://a' model = b key-file = '%s' }\n",
+             scratch_directory, scratch_path("key"));
+    c = must_load(text);
+    assert_false(config_changed(c));
+    write_text("key", "sk-22\n");
+    assert_true(config_changed(c));
+    config_drop(c);
+    c = must_load(text);
+    assert_false(config_changed(c));
+    write_text("secret", "00");
+    assert_true(config_changed(c));
+    config_drop(c);
+    c = must_load(text);
+    assert_false(config_changed(c));
+    assert_int_equal(unlink(scratch_path("c.conf")), 0);
+    assert_true(config_changed(c));
+    config_drop(c);
+    assert_int_equal(unlink(scratch_path("secret")), 0);
+}
+
+static void test_what_can_be_swapped(void **state)
+{
+    static const struct {
+        const char *what, *text;
+        bool swappable;
+    } rows[] = {
+        {"nothing changed", SITE, true},
+        {"a limit",
+         SITE "limit site-day { per = everyone unit = calls window = day max = 3 }\n", true},
+        {"a model", SITE MODEL, true},
+        {"the zone", "site { store = '/srv/gate' timezone = local }\n", true},
+        {"the heartbeat", SITE "server { heartbeat = 6s }\n", true},
+        {"the store", "site { store = '/srv/gate2' }\n", false},
+        {"the secret", "site { store = '/srv/gate' secret-file = '/etc/x' }\n", false},
+        {"the run directory", "site { store = '/srv/gate' run-directory = '/run/x' }\n", false},
+        {"the store's size", "site { store = '/srv/gate' store-size = 64M }\n", false},
+        {"streams", SITE "server { streams = 9 }\n", false},
+        {"stacks", SITE "server { stack = 256K }\n", false},
+        {"the socket", SITE "server { socket = '/run/a' }\n", false},
+        {"the log", SITE "log { level = error }\n", false},
+    };
+    struct config *running = must_load(SITE);
+
+    (void)state;
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        struct config *fresh = must_load(rows[i].text);
+
+        if (config_swappable(running, fresh) != rows[i].swappable)
+            fail_msg("%s", rows[i].what);
+        config_drop(fresh);
+    }
+    config_drop(running);
+}
+
+static void test_references(void **state)
+{
+    struct config *c = must_load(SITE);
+
+    (void)state;
+    assert_ptr_equal(config_hold(c), c);
+    config_drop(c);
+    assert_string_equal(c->store, "/srv/gate");
+    config_drop(c);
+    config_drop(NULL);
+}
+
+static void test_policy(void **state)
+{
+    struct config *c = must_load(SITE "server { streams = 5 }\n");
+    struct policy p = config_policy(c, false);
+
+    (void)state;
+    assert_ptr_equal(p.limits, c->limits);
+    assert_int_equal(p.n_limits, 4);
+    assert_int_equal(p.site_streams, 0);
+    assert_int_equal(p.retention_ms, 7 * 86400000LL);
+    assert_int_equal(config_policy(c, true).site_streams, 5);
+    config_drop(c);
+}
+
+static void test_server_defaults(void **state)
+{
+    struct config *c = must_load(SITE), d;
+
+    (void)state;
+    config_server_defaults(&d);
+    assert_int_equal(d.streams, c->streams);
+    assert_int_equal(d.stack_bytes, c->stack_bytes);
+    assert_int_equal(d.write_timeout_ms, c->write_timeout_ms);
+    assert_int_equal(d.stop_ms, c->stop_ms);
+    assert_int_equal(d.log_level, c->log_level);
+    assert_null(d.store);
+    config_drop(c);
+}
+
+/* ---- the manual page ----------------------------------------------------------------------
+ */
+
+#define MANUAL "gateway/pennygate.conf.5" /* tests run in the root of the tree */
+
+/* The text of an option's item in its section, or NULL. */
+static char *manual_item(const char *manual, const struct option *o)
+{
+    char head[64], item[64];
+    const char *begin, *next, *end;
+
+    snprintf(head, sizeof head, ".Ss %s", config_section_names[o->section]);
+    snprintf(item, sizeof item, ".It Cm %s = ", o->key);
+    begin = strstr(manual, head);
+    next = begin != NULL ? strstr(begin + 1, ".Ss ") : NULL;
+    begin = begin != NULL ? strstr(begin, item) : NULL;
+    if (begin == NULL || (next != NULL && begin > next))
+        return NULL;
+    end = strstr(begin, "\n.El");
+    next = strstr(begin + 1, "\n.It ");
+    if (next != NULL && next < end)
+        end = next;
+    return strndup(begin, (size_t)(end - begin));
+}
+
+/* How a number of this option is written. */
+static const char *number_text(const struct option *o, uint64_t v, char out[CONFIG_VALUE_MAX])
+{
+    union {
+        struct config config;
+        struct config_model model;
+        struct limit limit;
+    } base;
+    uint32_t v32 = (uint32_t)v;
+
+    memset(&base, 0, sizeof base);
+    if (o->width == sizeof v32)
+        memcpy((char *)&base + o->offset, &v32, sizeof v32);
+    else
+        memcpy((char *)&base + o->offset, &v, sizeof v);
+    return config_value_text(o, &base, out);
+}
+
+static void assert_says(const struct option *o, const char *item, const char *text)
+{
+    if (strstr(item, text) == NULL)
+        fail_msg("pennygate.conf(5), %s: does not say \"%s\"", o->key, text);
+}
+
+static void test_the_manual_tells_the_table(void **state)
+{
+    char *manual = NULL;
+    size_t n;
+    unsigned items = 0;
+
+    (void)state;
+    assert_int_equal(file_read(MANUAL, 1 << 20, &manual, &n), ERROR_NONE);
+    for (unsigned i = 0; i < config_options_n; i++) {
+        const struct option *o = &config_options[i];
+        char *item = manual_item(manual, o), text[2 * CONFIG_VALUE_MAX + 16];
+        char least[CONFIG_VALUE_MAX], most[CONFIG_VALUE_MAX];
+
+        if (item == NULL)
+            fail_msg("pennygate.conf(5) has no %s %s", config_section_names[o->section],
+                     o->key);
+        if (o->required)
+            assert_says(o, item, "Required.");
+        if (o->fallback != NULL) {
+            snprintf(text, sizeof text, "Default: %s%s", o->fallback,
+                     o->kind == OPTION_SIZE ? "" : ".");
+            assert_says(o, item,
+                        strcmp(o->key, "store-size") == 0
+                            ? "Default: 32M, on machines of 32 bits 16M."
+                            : text);
+        } else if (!o->required && o->kind != OPTION_WINDOW) {
+            assert_says(o, item, "Default: ");
+        }
+        if (o->kind >= OPTION_COUNT && o->kind <= OPTION_MODE) {
+            snprintf(text, sizeof text, "From %s to %s.", number_text(o, o->min, least),
+                     number_text(o, o->max, most));
+            assert_says(o, item, text);
+        }
+        for (unsigned k = 0; o->words != NULL && o->words[k] != NULL; k++)
+            assert_says(o, item, o->words[k] + (o->words[k][0] == '!'));
+        free(item);
+    }
+    for (const char *p = manual; (p = strstr(p, "\n.It Cm ")) != NULL; p++)
+        items++;
+    assert_int_equal(items, config_options_n);
+    free(manual);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_hostile_syntax),
+        cmocka_unit_test(test_friendly_syntax),
+        cmocka_unit_test(test_a_broken_file_leaves_nothing_behind),
+        cmocka_unit_test(test_what_is_no_plain_file),
+        cmocka_unit_test(test_refused_values),
+        cmocka_unit_test(test_defaults),
+        cmocka_unit_test(test_every_option_is_taken),
+        cmocka_unit_test(test_values_survive_being_written),
+        cmocka_unit_test(test_default_limits),
+        cmocka_unit_test(test_f50_own_limits_leave_the_defaults),
+        cmocka_unit_test(test_refused_limits),
+        cmocka_unit_test(test_numbers_of_sections),
+        cmocka_unit_test(test_numbers_of_windows),
+        cmocka_unit_test(test_overrides),
+        cmocka_unit_test(test_refused_overrides),
+        cmocka_unit_test(test_faults),
+        cmocka_unit_test(test_files_named),
+        cmocka_unit_test(test_most_a_day_can_cost),
+        cmocka_unit_test(test_a_change_is_seen),
+        cmocka_unit_test(test_what_can_be_swapped),
+        cmocka_unit_test(test_references),
+        cmocka_unit_test(test_policy),
+        cmocka_unit_test(test_server_defaults),
+        cmocka_unit_test(test_the_manual_tells_the_table),
+    };
+
+    return cmocka_run_group_tests(tests, scratch_make, scratch_remove);
+}

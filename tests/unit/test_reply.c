@@ -1,0 +1,537 @@
+/* Replies: header blocks, JSON and events as callers get them, over an exchange in memory. */
+#include "gateway/reply.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+#include <jansson.h>
+
+#define N(a) (sizeof(a) / sizeof((a)[0]))
+
+/* -- an exchange that keeps what is written, and can break off -- */
+
+struct memory {
+    struct exchange x;
+    char text[1 << 17];
+    size_t n;
+    size_t breaks_at; /* bytes it takes before it fails; 0: all */
+    unsigned flushes;
+};
+
+static bool memory_write(struct exchange *x, const void *bytes, size_t n)
+{
+    struct memory *m = (struct memory *)x;
+    assert_true(m->n + n < sizeof m->text);
+    if (m->breaks_at > 0 && m->n + n > m->breaks_at)
+        return false;
+    memcpy(m->text + m->n, bytes, n);
+    m->n += n;
+    m->text[m->n] = '\0';
+    return true;
+}
+
+static bool memory_flush(struct exchange *x)
+{
+    struct memory *m = (struct memory *)x;
+    m->flushes++;
+    return true;
+}
+
+static const struct exchange_ops memory_ops = {.write = memory_write, .flush = memory_flush};
+static struct memory memory;
+
+static struct reply fresh(void)
+{
+    memset(&memory, 0, sizeof memory);
+    memory.x.ops = &memory_ops;
+    return (struct reply){.x = &memory.x,
+                          .id = "chatcmpl-0123456789abcdef01234567",
+                          .created_s = 1767225600,
+                          .model = "demo"};
+}
+
+/* The value of a header, in static storage; NULL if it is not there. */
+static const char *header(const char *name)
+{
+    static char value[1024];
+    const char *end = strstr(memory.text, "\r\n\r\n");
+    const char *at = memory.text;
+    assert_non_null(end);
+    while (at < end + 2) {
+        size_t n = strcspn(at, "\r\n");
+        const char *colon = memchr(at, ':', n);
+        assert_non_null(colon);
+        if ((size_t)(colon - at) == strlen(name) && strncmp(at, name, strlen(name)) == 0) {
+            size_t n_value = n - (size_t)(colon - at) - 2;
+            assert_true(n_value < sizeof value);
+            memcpy(value, colon + 2, n_value);
+            value[n_value] = '\0';
+            return value;
+        }
+        assert_true(strncmp(at + n, "\r\n", 2) == 0);
+        at += n + 2;
+    }
+    return NULL;
+}
+
+static void expect_header(const char *what, const char *name, const char *value)
+{
+    const char *got = header(name);
+    if ((value == NULL) != (got == NULL) || (value != NULL && strcmp(got, value) != 0))
+        fail_msg("%s: %s is %s, not %s", what, name, got == NULL ? "missing" : got,
+                 value == NULL ? "missing" : value);
+}
+
+static const char *body(void)
+{
+    const char *end = strstr(memory.text, "\r\n\r\n");
+    assert_non_null(end);
+    return end + 4;
+}
+
+/* The body's JSON, with its length as announced. */
+static json_t *body_json(void)
+{
+    char length[32];
+    snprintf(length, sizeof length, "%zu", strlen(body()));
+    expect_header("length", "Content-Length", length);
+    json_t *v = json_loads(body(), JSON_REJECT_DUPLICATES, NULL);
+    assert_non_null(v);
+    return v;
+}
+
+static const char *text_at(const json_t *v, const char *a, const char *b)
+{
+    return json_string_value(json_object_get(json_object_get(v, a), b));
+}
+
+/* -- errors -- */
+
+static void test_every_code(void **state)
+{
+    (void)state;
+    for (int c = CODE_NONE + 1; c < CODES; c++) {
+        struct reply r = fresh();
+        struct reply_error e = {.code = (enum code)c};
+        const struct code_entry *entry = code_entry(e.code);
+        char status[64];
+        assert_true(reply_error(&r, &e, NULL));
+        snprintf(status, sizeof status, "Status: %d %s\r\n", entry->status, entry->reason);
+        assert_int_equal(strncmp(memory.text, status, strlen(status)), 0);
+        expect_header(entry->name, "Content-Type", "application/json");
+        expect_header(entry->name, "Cache-Control", "no-store");
+        expect_header(entry->name, "Allow", NULL);
+        bool waits = entry->status == 429 || entry->status == 503;
+        expect_header(entry->name, "Retry-After", waits ? "1" : NULL);
+        expect_header(entry->name, "retry-after-ms", NULL);
+        expect_header(entry->name, "x-should-retry", NULL);
+        expect_header(entry->name, "X-RateLimit-Limit", NULL);
+        json_t *v = body_json();
+        assert_string_equal(text_at(v, "error", "message"), entry->message);
+        assert_string_equal(text_at(v, "error", "type"), entry->type);
+        assert_string_equal(text_at(v, "error", "code"), entry->name);
+        assert_true(json_is_null(json_object_get(json_object_get(v, "error"), "param")));
+        json_decref(v);
+        assert_true(memory.flushes > 0);
+    }
+}
+
+/* F51's half that is ours. */
+static void test_waits(void **state)
+{
+    static const struct {
+        const char *what;
+        struct reply_error e;
+        const char *after, *after_ms, *retry;
+    } rows[] = {
+        {"below a second", {.code = CODE_BURST_LIMIT, .wait_ms = 1}, "1", "1", NULL},
+        {"just below a second", {.code = CODE_BURST_LIMIT, .wait_ms = 999}, "1", "999", NULL},
+        {"a second", {.code = CODE_BURST_LIMIT, .wait_ms = 1000}, "1", NULL, NULL},
+        {"rounded up", {.code = CODE_BURST_LIMIT, .wait_ms = 1001}, "2", NULL, NULL},
+        {"a minute", {.code = CODE_ADDRESS_LIMIT, .wait_ms = 60000}, "60", NULL, NULL},
+        {"more", {.code = CODE_ADDRESS_LIMIT, .wait_ms = 60001}, "61", NULL, "false"},
+        {"a day", {.code = CODE_ADDRESS_LIMIT, .wait_ms = 86400000}, "86400", NULL, "false"},
+        {"up to the minute",
+         {.code = CODE_SITE_LIMIT, .wait_ms = 1, .minute = true},
+         "60",
+         NULL,
+         NULL},
+        {"a whole minute",
+         {.code = CODE_SITE_LIMIT, .wait_ms = 60000, .minute = true},
+         "60",
+         NULL,
+         NULL},
+        {"to the next minute",
+         {.code = CODE_SITE_LIMIT, .wait_ms = 60001, .minute = true},
+         "120",
+         NULL,
+         "false"},
+        {"none is told as one second", {.code = CODE_BUSY}, "1", NULL, NULL},
+        {"the past", {.code = CODE_BUSY, .wait_ms = -5000}, "1", NULL, NULL},
+        {"upstream's", {.code = CODE_UPSTREAM_REFUSED, .wait_ms = 20000}, "20", NULL, NULL},
+        {"billed", {.code = CODE_UPSTREAM_TIMEOUT, .billed = true}, NULL, NULL, "false"},
+        {"the largest",
+         {.code = CODE_SITE_LIMIT, .wait_ms = INT64_MAX},
+         "9223372036854776",
+         NULL,
+         "false"},
+    };
+    (void)state;
+    for (size_t i = 0; i < N(rows); i++) {
+        struct reply r = fresh();
+        assert_true(reply_error(&r, &rows[i].e, NULL));
+        expect_header(rows[i].what, "Retry-After", rows[i].after);
+        expect_header(rows[i].what, "retry-after-ms", rows[i].after_ms);
+        expect_header(rows[i].what, "x-should-retry", rows[i].retry);
+    }
+}
+
+static void test_error_details(void **state)
+{
+    struct reply r = fresh();
+    struct reply_error e = {.code = CODE_TOO_LONG,
+                            .param = "messages[0].content",
+                            .detail = "Not \"more\" \\ than\n\x01 99 \xE2\x80\xA8 characters."};
+    (void)state;
+    assert_true(reply_error(&r, &e, NULL));
+    json_t *v = body_json();
+    assert_string_equal(text_at(v, "error", "message"), e.detail);
+    assert_string_equal(text_at(v, "error", "param"), e.param);
+    json_decref(v);
+
+    r = fresh();
+    e = (struct reply_error){.code = CODE_METHOD, .allow = "POST, OPTIONS"};
+    assert_true(reply_error(&r, &e, NULL));
+    expect_header("405", "Allow", "POST, OPTIONS");
+    expect_header("405", "X-Request-Id", "chatcmpl-0123456789abcdef01234567");
+}
+
+static void test_head_has_no_body(void **state)
+{
+    struct reply r = fresh();
+    struct reply_error e = {.code = CODE_METHOD, .allow = "GET"};
+    (void)state;
+    r.head = true;
+    assert_true(reply_error(&r, &e, NULL));
+    assert_string_equal(body(), "");
+    assert_true(atoi(header("Content-Length")) > 50);
+}
+
+/* -- rates -- */
+
+static const struct limit limits[] = {
+    {"visitor-day", SUBJECT_ADDRESS, UNIT_CALLS, {WINDOW_DAY, 0}, 40},
+    {"visitor-burst", SUBJECT_VISITOR, UNIT_CALLS, {WINDOW_SLIDING, 10}, 10},
+    {"site-day", SUBJECT_EVERYONE, UNIT_CALLS, {WINDOW_DAY, 0}, 600},
+    {"anonymous-day", SUBJECT_ANONYMOUS, UNIT_CALLS, {WINDOW_DAY, 0}, 100},
+    {"spend", SUBJECT_ACCOUNT, UNIT_COST, {WINDOW_HOUR, 0}, 2000000000},
+    {"words", SUBJECT_ADDRESS, UNIT_TOKENS, {WINDOW_HOUR, 0}, 5000},
+    {"counted", SUBJECT_ADDRESS, UNIT_CALLS, {WINDOW_HOUR, 0}, LIMIT_UNLIMITED},
+    {"huge", SUBJECT_KEY, UNIT_CALLS, {WINDOW_MONTH, 0}, AMOUNT_MAX},
+    {"beyond", SUBJECT_KEY, UNIT_CALLS, {WINDOW_MONTH, 0}, 1}, /* not of the policy */
+};
+static const struct policy policy = {.limits = limits, .n_limits = N(limits) - 1};
+
+static void expect_rates(const struct answer *a, const char *policy_field, const char *rates,
+                         const char *limit, const char *remaining, const char *reset)
+{
+    struct reply r = fresh();
+    struct reply_error e = {.code = CODE_ADDRESS_LIMIT, .wait_ms = 1000};
+    struct reply_rates shown = {&policy, a};
+    assert_true(reply_error(&r, &e, &shown));
+    expect_header("rates", "RateLimit-Policy", policy_field);
+    expect_header("rates", "RateLimit", rates);
+    expect_header("rates", "X-RateLimit-Limit", limit);
+    expect_header("rates", "X-RateLimit-Remaining", remaining);
+    expect_header("rates", "X-RateLimit-Reset", reset);
+    assert_non_null(strstr(body(), "address_limit"));
+}
+
+static void test_rates(void **state)
+{
+    struct answer a = {
+        .verdict = {.n_standings = 2, .standings = {{0, 12, 0}, {1, 7, 0}}},
+        .standing_wait_ms = {5399001, 9000},
+    };
+    (void)state;
+    expect_rates(&a, "\"visitor-day\";q=40;w=86400, \"visitor-burst\";q=10;w=10",
+                 "\"visitor-day\";r=12;t=5400, \"visitor-burst\";r=7;t=9", "10", "7", "9");
+    a.verdict.standings[0].remaining = 0;
+    expect_rates(&a, "\"visitor-day\";q=40;w=86400, \"visitor-burst\";q=10;w=10",
+                 "\"visitor-day\";r=0;t=5400, \"visitor-burst\";r=7;t=9", "40", "0", "5400");
+    a.verdict.standings[1].remaining = 0; /* of equals the longer wait */
+    expect_rates(&a, "\"visitor-day\";q=40;w=86400, \"visitor-burst\";q=10;w=10",
+                 "\"visitor-day\";r=0;t=5400, \"visitor-burst\";r=0;t=9", "40", "0", "5400");
+    a.verdict.n_standings = 0;
+    expect_rates(&a, NULL, NULL, NULL, NULL, NULL);
+    expect_rates(NULL, NULL, NULL, NULL, NULL, NULL);
+}
+
+/* Invariant 8: whatever the verdict says, only the caller's own calls limits are told. */
+static void test_nothing_leaks_by_rates(void **state)
+{
+    struct answer a = {
+        .verdict = {
+            .n_standings = 6,
+            .standings = {{2, 1, 0}, {3, 1, 0}, {4, 1, 0}, {5, 1, 0}, {6, 1, 0}, {200, 1, 0}}}};
+    (void)state;
+    expect_rates(&a, NULL, NULL, NULL, NULL, NULL);
+    a.verdict.standings[5].limit = N(limits) - 1;
+    expect_rates(&a, NULL, NULL, NULL, NULL, NULL);
+    a.verdict.standings[3] = (struct standing){7, AMOUNT_MAX, 0};
+    a.standing_wait_ms[3] = -5;
+    expect_rates(&a, "\"huge\";q=999999999999999;w=2678400", "\"huge\";r=999999999999999;t=0",
+                 "999999999999999", "999999999999999", "0");
+    a.verdict.n_standings = UINT32_MAX; /* must not be believed beyond the array */
+    expect_rates(&a,
+                 "\"huge\";q=999999999999999;w=2678400, \"visitor-day\";q=40;w=86400, "
+                 "\"visitor-day\";q=40;w=86400",
+                 "\"huge\";r=999999999999999;t=0, \"visitor-day\";r=0;t=0, "
+                 "\"visitor-day\";r=0;t=0",
+                 "40", "0", "0");
+}
+
+static void test_longest_rates_fit(void **state)
+{
+    static struct limit wide[STANDINGS_MAX];
+    struct policy p = {.limits = wide, .n_limits = STANDINGS_MAX};
+    struct answer a = {.verdict = {.n_standings = STANDINGS_MAX}};
+    struct reply_rates rates = {&p, &a};
+    struct reply r = fresh();
+    (void)state;
+    for (unsigned i = 0; i < STANDINGS_MAX; i++) {
+        wide[i] = (struct limit){"0123456789012345678901234567890",
+                                 SUBJECT_KEY,
+                                 UNIT_CALLS,
+                                 {WINDOW_SLIDING, WINDOW_SECONDS_MAX},
+                                 AMOUNT_MAX};
+        a.verdict.standings[i] = (struct standing){(uint8_t)i, AMOUNT_MAX, 0};
+        a.standing_wait_ms[i] = INT64_MAX;
+    }
+    assert_true(reply_stream_start(&r, &rates));
+    assert_true(strlen(header("RateLimit")) > (size_t)8 * 60);
+}
+
+/* -- answers -- */
+
+static char hello[] =
+    "Hi \"you\" \\ \n\t\x7F\x01 </script> \xE2\x80\xA8\xE2\x80\xA9\xF0\x9F\x98\x80";
+
+static void test_completion(void **state)
+{
+    struct reply r = fresh();
+    struct part p = {.text = hello,
+                     .bytes = sizeof hello - 1,
+                     .finish = FINISH_STOP,
+                     .usage = {true, 100, 80, 0, 10}};
+    (void)state;
+    assert_true(reply_completion(&r, &p, NULL));
+    assert_int_equal(strncmp(memory.text, "Status: 200 OK\r\n", 16), 0);
+    expect_header("completion", "Content-Type", "application/json");
+    expect_header("completion", "Cache-Control", "no-store");
+    json_t *v = body_json();
+    json_t *choice = json_array_get(json_object_get(v, "choices"), 0);
+    assert_string_equal(text_at(choice, "message", "content"), hello);
+    assert_string_equal(text_at(choice, "message", "role"), "assistant");
+    json_t *expected = json_pack(
+        "{s:s, s:s, s:i, s:s, s:[{s:i, s:{s:s, s:s, s:n}, s:n, s:s}], s:{s:i, s:i, s:i}}", "id",
+        "chatcmpl-0123456789abcdef01234567", "object", "chat.completion", "created", 1767225600,
+        "model", "demo", "choices", "index", 0, "message", "role", "assistant", "content",
+        hello, "refusal", "logprobs", "finish_reason", "stop", "usage", "prompt_tokens", 100,
+        "completion_tokens", 10, "total_tokens", 110);
+    assert_true(json_equal(v, expected));
+    json_decref(expected);
+    json_decref(v);
+}
+
+/* F27: an answer that was nothing but reasoning is an empty text that ended by its length. */
+static void test_f27_nothing_visible(void **state)
+{
+    static const struct {
+        enum finish finish;
+        const char *word;
+    } rows[] = {{FINISH_LENGTH, "length"},
+                {FINISH_FILTER, "content_filter"},
+                {FINISH_STOP, "stop"},
+                {FINISH_OTHER, "stop"}};
+    (void)state;
+    for (size_t i = 0; i < N(rows); i++) {
+        struct reply r = fresh();
+        struct part p = {.finish = rows[i].finish};
+        assert_true(reply_completion(&r, &p, NULL));
+        json_t *v = body_json();
+        json_t *choice = json_array_get(json_object_get(v, "choices"), 0);
+        assert_string_equal(text_at(choice, "message", "content"), "");
+        assert_string_equal(json_string_value(json_object_get(choice, "finish_reason")),
+                            rows[i].word);
+        assert_null(json_object_get(v, "usage"));
+        json_decref(v);
+    }
+}
+
+static void test_long_answer(void **state)
+{
+    size_t n = 16000;
+    char *text = malloc(n + 1);
+    struct reply r = fresh();
+    struct part p = {.text = text, .bytes = n, .finish = FINISH_STOP};
+    (void)state;
+    assert_non_null(text);
+    for (size_t i = 0; i < n; i++)
+        text[i] = (char)(i % 127 + 1); /* every character that needs an escape, too */
+    text[n] = '\0';
+    assert_true(reply_completion(&r, &p, NULL));
+    json_t *v = body_json();
+    json_t *choice = json_array_get(json_object_get(v, "choices"), 0);
+    assert_string_equal(text_at(choice, "message", "content"), text);
+    json_decref(v);
+    free(text);
+}
+
+static void test_models(void **state)
+{
+    static struct config c = {.n_models = 2, .models = {{.alias = "demo"}, {.alias = "other"}}};
+    static char real[] = "gpt-real";
+    struct reply r = fresh();
+    (void)state;
+    c.models[0].name = real;
+    assert_true(reply_models(&r, &c));
+    json_t *v = body_json();
+    json_t *expected = json_pack("{s:s, s:[{s:s, s:s, s:i, s:s}, {s:s, s:s, s:i, s:s}]}",
+                                 "object", "list", "data", "id", "demo", "object", "model",
+                                 "created", 1767225600, "owned_by", "site", "id", "other",
+                                 "object", "model", "created", 1767225600, "owned_by", "site");
+    assert_true(json_equal(v, expected));
+    json_decref(expected);
+    json_decref(v);
+    assert_null(strstr(memory.text, "real"));
+}
+
+/* -- streams -- */
+
+/* F33, F34: what keeps web servers from buffering and compressing. */
+static void test_f33_f34_stream_headers(void **state)
+{
+    struct answer a = {.verdict = {.n_standings = 1, .standings = {{0, 12, 0}}},
+                       .standing_wait_ms = {5400000}};
+    struct reply_rates rates = {&policy, &a};
+    struct reply r = fresh();
+    (void)state;
+    assert_true(reply_stream_start(&r, &rates));
+    assert_int_equal(strncmp(memory.text, "Status: 200 OK\r\n", 16), 0);
+    expect_header("stream", "Content-Type", "text/event-stream; charset=utf-8");
+    expect_header("stream", "Cache-Control", "no-cache, no-transform");
+    expect_header("stream", "X-Accel-Buffering", "no");
+    expect_header("stream", "RateLimit", "\"visitor-day\";r=12;t=5400");
+    expect_header("stream", "X-RateLimit-Reset", "5400");
+    expect_header("stream", "Content-Length", NULL);
+    assert_string_equal(body(), "");
+    assert_int_equal(memory.flushes, 1);
+}
+
+#define CHUNK                                                                                  \
+    "data: "                                                                                   \
+    "{\"id\":\"chatcmpl-0123456789abcdef01234567\",\"object\":\"chat.completion.chunk\","      \
+    "\"created\":1767225600,\"model\":\"demo\",\"choices\":["
+
+/* F30, F32, F33: each event whole, on one line, and flushed. */
+static void test_f32_f33_events(void **state)
+{
+    static const struct usage usage = {true, 7, 0, 0, 3};
+    struct reply r = fresh();
+    (void)state;
+    assert_true(reply_stream_text(&r, true, NULL, FINISH_NONE));
+    assert_true(reply_stream_text(&r, false, "a\n\r\n\"\xE2\x80\xA8", FINISH_NONE));
+    assert_true(reply_stream_heartbeat(&r));
+    assert_true(reply_stream_text(&r, false, NULL, FINISH_LENGTH));
+    assert_true(reply_stream_usage(&r, &usage));
+    assert_true(reply_stream_done(&r));
+    assert_int_equal(memory.flushes, 6);
+    assert_string_equal(
+        memory.text, CHUNK
+        "{\"index\":0,\"delta\":{\"role\":\"assistant\",\"content\":\"\"},"
+        "\"finish_reason\":null}]}\n\n" CHUNK
+        "{\"index\":0,\"delta\":{\"content\":\"a\\u000a\\u000d\\u000a\\u0022\xE2\x80\xA8\"},"
+        "\"finish_reason\":null}]}\n\n"
+        ":\n\n" CHUNK "{\"index\":0,\"delta\":{},\"finish_reason\":\"length\"}]}\n\n" CHUNK
+        "],\"usage\":{\"prompt_tokens\":7,\"completion_tokens\":3,\"total_tokens\":10}}"
+        "\n\ndata: [DONE]\n\n");
+
+    r = fresh();
+    assert_true(reply_stream_text(&r, true, "all", FINISH_STOP));
+    assert_string_equal(memory.text, CHUNK
+                        "{\"index\":0,\"delta\":{\"role\":\"assistant\",\"content\":\"all\"},"
+                        "\"finish_reason\":\"stop\"}]}\n\n");
+}
+
+/* F23, F24: trouble in a stream is one error event, and no end mark. */
+static void test_f24_stream_error(void **state)
+{
+    struct reply r = fresh();
+    (void)state;
+    assert_true(reply_stream_error(&r, CODE_UPSTREAM_ERROR));
+    assert_int_equal(strncmp(memory.text, "data: ", 6), 0);
+    assert_string_equal(memory.text + memory.n - 2, "\n\n");
+    assert_null(strstr(memory.text, "[DONE]"));
+    json_t *v = json_loads(memory.text + 6, 0, NULL);
+    assert_non_null(v);
+    assert_string_equal(text_at(v, "error", "code"), "upstream_error");
+    assert_string_equal(text_at(v, "error", "type"), "server_error");
+    json_decref(v);
+    assert_int_equal(memory.flushes, 1);
+}
+
+/* Once the exchange has failed, nothing more is written, and that is told. */
+static void test_exchange_that_breaks_off(void **state)
+{
+    char text[5000];
+    struct part p = {.text = text, .bytes = sizeof text - 1, .finish = FINISH_STOP};
+    struct reply_error e = {.code = CODE_BUSY};
+    (void)state;
+    memset(text, 'x', sizeof text - 1);
+    text[sizeof text - 1] = '\0';
+    for (size_t at = 1; at < 5000; at += 700) {
+        struct reply r = fresh();
+        memory.breaks_at = at;
+        assert_false(reply_completion(&r, &p, NULL));
+        assert_true(memory.n <= at);
+        assert_int_equal(memory.flushes, 0);
+    }
+    struct reply r = fresh();
+    memory.breaks_at = 1;
+    assert_false(reply_error(&r, &e, NULL));
+    assert_false(reply_stream_start(&r, NULL));
+    assert_false(reply_stream_text(&r, true, "a", FINISH_NONE));
+    assert_false(reply_stream_heartbeat(&r));
+    assert_false(reply_stream_error(&r, CODE_STOPPING));
+    assert_false(reply_stream_done(&r));
+    assert_int_equal(memory.n, 0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_every_code),
+        cmocka_unit_test(test_waits),
+        cmocka_unit_test(test_error_details),
+        cmocka_unit_test(test_head_has_no_body),
+        cmocka_unit_test(test_rates),
+        cmocka_unit_test(test_nothing_leaks_by_rates),
+        cmocka_unit_test(test_longest_rates_fit),
+        cmocka_unit_test(test_completion),
+        cmocka_unit_test(test_f27_nothing_visible),
+        cmocka_unit_test(test_long_answer),
+        cmocka_unit_test(test_models),
+        cmocka_unit_test(test_f33_f34_stream_headers),
+        cmocka_unit_test(test_f32_f33_events),
+        cmocka_unit_test(test_f24_stream_error),
+        cmocka_unit_test(test_exchange_that_breaks_off),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,102 @@
+/* Routes: an exact list of methods and paths, however the web server divides the path (F10). */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "gateway/route.h"
+
+#define CHAT   "/v1/chat/completions"
+#define MODELS "/v1/models"
+
+static const struct {
+    const char *why;
+    const char *method, *script, *info, *mount;
+    enum route route;
+} rows[] = {
+    {"nginx and Apache put the whole path into SCRIPT_NAME", "POST", CHAT, NULL, NULL,
+     ROUTE_CHAT},
+    {"an empty PATH_INFO is none", "POST", CHAT, "", NULL, ROUTE_CHAT},
+    {"lighttpd mounted at the root", "POST", "", CHAT, NULL, ROUTE_CHAT},
+    {"lighttpd mounted at /v1", "POST", "/v1", "/chat/completions", NULL, ROUTE_CHAT},
+    {"divided within a name", "POST", "/v1/ch", "at/completions", NULL, ROUTE_CHAT},
+    {"mounted elsewhere by the server alone", "POST", "/ai", CHAT, NULL, ROUTE_CHAT},
+    {"CGI", "POST", "/cgi-bin/pennygate", CHAT, NULL, ROUTE_CHAT},
+    {"models", "GET", MODELS, NULL, NULL, ROUTE_MODELS},
+    {"models without a body", "HEAD", MODELS, NULL, NULL, ROUTE_MODELS},
+    {"a mount, whole path in SCRIPT_NAME", "POST", "/ai" CHAT, NULL, "/ai", ROUTE_CHAT},
+    {"a mount, divided after it", "POST", "/ai", CHAT, "/ai", ROUTE_CHAT},
+    {"a mount, divided before its end", "POST", "/a", "i" CHAT, "/ai", ROUTE_CHAT},
+    {"a mount, divided after more than it", "POST", "/ai/v1", "/chat/completions", "/ai",
+     ROUTE_CHAT},
+    {"a mount, all in PATH_INFO", "POST", NULL, "/ai" CHAT, "/ai", ROUTE_CHAT},
+
+    {"no method", NULL, CHAT, NULL, NULL, ROUTE_METHOD},
+    {"F10 GET for a chat", "GET", CHAT, NULL, NULL, ROUTE_METHOD},
+    {"F10 HEAD for a chat", "HEAD", CHAT, NULL, NULL, ROUTE_METHOD},
+    {"F10 PUT", "PUT", CHAT, NULL, NULL, ROUTE_METHOD},
+    {"F10 a method in lower case", "post", CHAT, NULL, NULL, ROUTE_METHOD},
+    {"F10 a method that begins so", "POSTS", CHAT, NULL, NULL, ROUTE_METHOD},
+    {"F10 POST for models", "POST", MODELS, NULL, NULL, ROUTE_METHOD},
+    {"OPTIONS", "OPTIONS", CHAT, NULL, NULL, ROUTE_METHOD},
+
+    {"nothing", "POST", NULL, NULL, NULL, ROUTE_NOT_FOUND},
+    {"the root", "GET", "/", NULL, NULL, ROUTE_NOT_FOUND},
+    {"F10 doubled slash", "POST", "/" CHAT, NULL, NULL, ROUTE_NOT_FOUND},
+    {"F10 doubled slash in PATH_INFO", "POST", "/ai", "/" CHAT, NULL, ROUTE_NOT_FOUND},
+    {"F10 doubled slash within", "POST", "/v1//chat/completions", NULL, NULL, ROUTE_NOT_FOUND},
+    {"F10 another endpoint", "POST", "/v1/embeddings", NULL, NULL, ROUTE_NOT_FOUND},
+    {"F10 trailing slash", "POST", CHAT "/", NULL, NULL, ROUTE_NOT_FOUND},
+    {"F10 trailing slash in PATH_INFO", "POST", CHAT, "/", NULL, ROUTE_NOT_FOUND},
+    {"F10 upper case", "POST", "/V1/CHAT/COMPLETIONS", NULL, NULL, ROUTE_NOT_FOUND},
+    {"F10 encoded slash", "POST", "/v1/chat%2fcompletions", NULL, NULL, ROUTE_NOT_FOUND},
+    {"F10 dots", "POST", "/v1/x/../chat/completions", NULL, NULL, ROUTE_NOT_FOUND},
+    {"F10 a query in the path", "POST", CHAT "?x", NULL, NULL, ROUTE_NOT_FOUND},
+    {"F10 the end of a longer path in SCRIPT_NAME", "POST", "/ai" CHAT, NULL, NULL,
+     ROUTE_NOT_FOUND},
+    {"part of a path", "POST", "/v1/chat", NULL, NULL, ROUTE_NOT_FOUND},
+    {"the mount alone", "POST", "/ai", NULL, "/ai", ROUTE_NOT_FOUND},
+    {"less than the mount", "POST", "/a", NULL, "/ai", ROUTE_NOT_FOUND},
+    {"beside the mount", "POST", CHAT, NULL, "/ai", ROUTE_NOT_FOUND},
+    {"another mount", "POST", "/ab", CHAT, "/ai", ROUTE_NOT_FOUND},
+    {"a longer mount", "POST", "/aix" CHAT, NULL, "/ai", ROUTE_NOT_FOUND},
+    {"F10 doubled slash after the mount", "POST", "/ai/" CHAT, NULL, "/ai", ROUTE_NOT_FOUND},
+    {"F10 PATH_INFO alone is not the path if there is a mount", "POST", "/x", CHAT, "/ai",
+     ROUTE_NOT_FOUND},
+};
+
+static void f10_routes_are_exact(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        const char *allow = NULL;
+        enum route r =
+            route_find(rows[i].method, rows[i].script, rows[i].info, rows[i].mount, &allow);
+
+        if (r != rows[i].route || (allow != NULL) != (r == ROUTE_METHOD))
+            fail_msg("%s: %d", rows[i].why, (int)r);
+    }
+}
+
+static void a_wrong_method_is_told_the_right_ones(void **state)
+{
+    const char *allow = NULL;
+
+    (void)state;
+    assert_int_equal(route_find("PUT", CHAT, NULL, NULL, &allow), ROUTE_METHOD);
+    assert_string_equal(allow, "POST");
+    assert_int_equal(route_find("PUT", MODELS, NULL, NULL, &allow), ROUTE_METHOD);
+    assert_string_equal(allow, "GET, HEAD");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(f10_routes_are_exact),
+        cmocka_unit_test(a_wrong_method_is_told_the_right_ones),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,480 @@
+/* The rule engine: admitted, refused by which limit and until when, and how limits stand. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "store/rule.h"
+
+#define N(a) (sizeof(a) / sizeof((a)[0]))
+
+#define NOW       1000000LL
+#define HOUR_ENDS (NOW + 1800000)
+#define DAY_ENDS  (NOW + 7200000)
+#define ALL       ((1U << SUBJECTS) - 1)
+
+static const struct window hour = {WINDOW_HOUR, 0}, day = {WINDOW_DAY, 0};
+static const struct window ten_seconds = {WINDOW_SLIDING, 10}, minute = {WINDOW_SLIDING, 60};
+
+static struct limit a_limit(enum subject subject, enum unit unit, struct window w, uint64_t max)
+{
+    struct limit l = {"", subject, unit, w, max};
+    return l;
+}
+
+/* A counter of which nothing is used. Slot i of a sliding one leaves at NOW + (9 - i) parts. */
+static struct counter empty(enum subject subject, struct window w)
+{
+    struct counter c = {subject, w, 1, {{0, {{0}}}}};
+    c.slot[0].frees_ms = w.kind == WINDOW_HOUR ? HOUR_ENDS : DAY_ENDS;
+    if (w.kind == WINDOW_SLIDING) {
+        c.slots = WINDOW_SLOTS_MAX;
+        for (unsigned i = 0; i < c.slots; i++)
+            c.slot[i].frees_ms = NOW + (int64_t)(WINDOW_SLOTS_MAX - i) * w.seconds * 125;
+    }
+    return c;
+}
+
+static struct counter used(enum subject subject, struct window w, enum unit unit, uint64_t n)
+{
+    struct counter c = empty(subject, w);
+    c.slot[0].used.of[unit] = n;
+    return c;
+}
+
+static struct rule_input input(const struct limit *l, unsigned n, const struct counter *c,
+                               unsigned m)
+{
+    struct rule_input in = {.limits = l,
+                            .n_limits = n,
+                            .counters = c,
+                            .n_counters = m,
+                            .present = ALL,
+                            .weights = {{1, 50, 700}},
+                            .now_ms = NOW};
+    return in;
+}
+
+/* One limit of an address against its counter. */
+static const struct {
+    const char *why;
+    enum unit unit;
+    uint64_t max, used;
+    enum outcome outcome;
+} bounds[] = {
+    {"F9 the first call of all", UNIT_CALLS, 1, 0, OUTCOME_ADMITTED},
+    {"the last call", UNIT_CALLS, 40, 39, OUTCOME_ADMITTED},
+    {"one call over", UNIT_CALLS, 40, 40, OUTCOME_REFUSED},
+    {"far over, since the max was lowered", UNIT_CALLS, 40, 1000, OUTCOME_REFUSED},
+    {"F7 0 calls admits nothing", UNIT_CALLS, 0, 0, OUTCOME_REFUSED},
+    {"F2 the last request that fits", UNIT_TOKENS, 1000, 950, OUTCOME_ADMITTED},
+    {"F2 a token over", UNIT_TOKENS, 1000, 951, OUTCOME_REFUSED},
+    {"the whole max at once", UNIT_TOKENS, 50, 0, OUTCOME_ADMITTED},
+    {"more than the max", UNIT_TOKENS, 49, 0, OUTCOME_TOO_LONG},
+    {"F7 0 tokens", UNIT_TOKENS, 0, 0, OUTCOME_TOO_LONG},
+    {"cost to the last nano-dollar", UNIT_COST, 1400, 700, OUTCOME_ADMITTED},
+    {"a nano-dollar over", UNIT_COST, 1400, 701, OUTCOME_REFUSED},
+    {"cost that never fits", UNIT_COST, 699, 0, OUTCOME_TOO_LONG},
+    {"unlimited counts and never refuses", UNIT_COST, LIMIT_UNLIMITED, AMOUNT_MAX,
+     OUTCOME_ADMITTED},
+    {"a saturated sum never fits", UNIT_CALLS, LIMIT_UNLIMITED - 1, AMOUNT_MAX,
+     OUTCOME_REFUSED},
+    {"a sum that would saturate", UNIT_CALLS, LIMIT_UNLIMITED - 1, AMOUNT_MAX - 1,
+     OUTCOME_REFUSED},
+    {"the largest sum", UNIT_CALLS, LIMIT_UNLIMITED - 1, AMOUNT_MAX - 2, OUTCOME_ADMITTED},
+    {"a used amount that is not ours", UNIT_CALLS, 40, UINT64_MAX, OUTCOME_REFUSED},
+};
+
+static void test_both_sides_of_a_max(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < N(bounds); i++) {
+        struct limit l = a_limit(SUBJECT_ADDRESS, bounds[i].unit, hour, bounds[i].max);
+        struct counter c = used(SUBJECT_ADDRESS, hour, bounds[i].unit, bounds[i].used);
+        struct rule_input in = input(&l, 1, &c, 1);
+        struct verdict v;
+        print_message("    %s\n", bounds[i].why);
+        rule_decide(&in, &v);
+        assert_int_equal(v.outcome, bounds[i].outcome);
+        if (v.outcome == OUTCOME_REFUSED) {
+            assert_int_equal(v.refusal, REFUSAL_ADDRESS);
+            assert_int_equal(v.until_ms, HOUR_ENDS);
+        }
+    }
+}
+
+static void test_F7_nothing_that_weighs_nothing_passes_a_max_of_0(void **state)
+{
+    (void)state;
+    struct limit l = a_limit(SUBJECT_EVERYONE, UNIT_COST, day, 0);
+    struct counter c = empty(SUBJECT_EVERYONE, day);
+    struct rule_input in = input(&l, 1, &c, 1);
+    struct verdict v;
+    in.weights.of[UNIT_COST] = 0; /* a free model */
+    rule_decide(&in, &v);
+    assert_int_equal(v.outcome, OUTCOME_REFUSED);
+    assert_int_equal(v.until_ms, DAY_ENDS);
+}
+
+static void test_F2_exactly_20_of_200(void **state)
+{
+    (void)state;
+    struct limit l = a_limit(SUBJECT_ADDRESS, UNIT_TOKENS, hour, 1000);
+    struct counter c = empty(SUBJECT_ADDRESS, hour);
+    struct rule_input in = input(&l, 1, &c, 1);
+    struct verdict v;
+    unsigned admitted = 0;
+    for (unsigned i = 0; i < 200; i++) {
+        rule_decide(&in, &v);
+        if (v.outcome == OUTCOME_ADMITTED) {
+            c.slot[0].used.of[UNIT_TOKENS] += 50;
+            admitted++;
+        }
+    }
+    assert_int_equal(admitted, 20);
+    assert_int_equal(c.slot[0].used.of[UNIT_TOKENS], 1000); /* F11: refusals took nothing */
+}
+
+/* Calls in a sliding window of 10 s with max 5, by slot, newest first. */
+static const struct {
+    const char *why;
+    uint64_t calls[WINDOW_SLOTS_MAX];
+    unsigned frees; /* the slot with whose end there is room; WINDOW_SLOTS_MAX: now */
+} slidings[] = {
+    {"nothing used", {0}, 9},
+    {"four used", {1, 0, 1, 0, 1, 0, 0, 0, 1}, 9},
+    {"five used: the oldest used slot", {1, 0, 1, 0, 1, 0, 0, 2, 0}, 7},
+    {"all in the oldest slot", {0, 0, 0, 0, 0, 0, 0, 0, 5}, 8},
+    {"all in the newest slot", {5}, 0},
+    {"more than the max in one slot", {9, 0, 0, 0, 0, 0, 0, 0, 9}, 0},
+    {"twice the max: half of it must go", {2, 2, 1, 1, 1, 1, 1, 1, 0}, 2},
+    {"exactly so much that the second oldest has to go", {0, 4, 0, 0, 0, 0, 1, 0, 1}, 6},
+    {"a saturated slot", {0, 0, AMOUNT_MAX, 0, 0, 0, 0, 0, AMOUNT_MAX}, 2},
+};
+
+static void test_a_sliding_limit_frees_from_the_oldest(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < N(slidings); i++) {
+        struct limit l = a_limit(SUBJECT_ADDRESS, UNIT_CALLS, ten_seconds, 5);
+        struct counter c = empty(SUBJECT_ADDRESS, ten_seconds);
+        struct rule_input in = input(&l, 1, &c, 1);
+        struct verdict v;
+        print_message("    %s\n", slidings[i].why);
+        for (unsigned s = 0; s < WINDOW_SLOTS_MAX; s++)
+            c.slot[s].used.of[UNIT_CALLS] = slidings[i].calls[s];
+        rule_decide(&in, &v);
+        if (slidings[i].frees == WINDOW_SLOTS_MAX) {
+            assert_int_equal(v.outcome, OUTCOME_ADMITTED);
+        } else {
+            assert_int_equal(v.outcome, OUTCOME_REFUSED);
+            assert_int_equal(v.refusal, REFUSAL_BURST);
+            assert_int_equal(v.until_ms, c.slot[slidings[i].frees].frees_ms);
+        }
+    }
+}
+
+static void test_a_max_of_0_waits_for_all_slots(void **state)
+{
+    (void)state;
+    struct limit l = a_limit(SUBJECT_ADDRESS, UNIT_CALLS, ten_seconds, 0);
+    struct counter c = empty(SUBJECT_ADDRESS, ten_seconds);
+    struct rule_input in = input(&l, 1, &c, 1);
+    struct verdict v;
+    rule_decide(&in, &v);
+    assert_int_equal(v.outcome, OUTCOME_REFUSED);
+    assert_int_equal(v.until_ms, c.slot[0].frees_ms);
+    assert_int_equal(v.n_standings, 1);
+    assert_int_equal(v.standings[0].remaining, 0);
+    assert_int_equal(v.standings[0].more_ms, c.slot[0].frees_ms);
+}
+
+/* Every kind of limit, full, so that leaving them out one by one shows the order. */
+static const struct {
+    enum refusal refusal;
+    enum subject subject;
+    enum unit unit;
+    const struct window *window;
+} naming[] = {
+    {REFUSAL_SITE, SUBJECT_EVERYONE, UNIT_CALLS, &day},
+    {REFUSAL_ANONYMOUS, SUBJECT_ANONYMOUS, UNIT_TOKENS, &day},
+    {REFUSAL_KEY, SUBJECT_KEY, UNIT_COST, &day},
+    {REFUSAL_ACCOUNT, SUBJECT_ACCOUNT, UNIT_CALLS, &minute},
+    {REFUSAL_VISITOR, SUBJECT_VISITOR, UNIT_CALLS, &hour},
+    {REFUSAL_ADDRESS, SUBJECT_ADDRESS, UNIT_CALLS, &hour},
+    {REFUSAL_BURST, SUBJECT_EVERYONE, UNIT_CALLS, &ten_seconds},
+    {REFUSAL_CONCURRENT, SUBJECT_EVERYONE, UNIT_CONCURRENT, &day},
+};
+
+static void test_a_refusal_is_named_by_the_first_kind(void **state)
+{
+    (void)state;
+    struct limit l[N(naming)];
+    struct counter c[N(naming)];
+    struct verdict v;
+    for (unsigned i = 0; i < N(naming); i++) {
+        enum unit unit = naming[i].unit == UNIT_CONCURRENT ? UNIT_CALLS : naming[i].unit;
+        l[i] = a_limit(naming[i].subject, naming[i].unit, *naming[i].window, 1000);
+        c[i] = used(naming[i].subject, *naming[i].window, unit, 1000);
+    }
+    for (unsigned n = 1; n <= N(naming); n++) {
+        struct rule_input in = input(l, n, c, n);
+        in.live[SUBJECT_EVERYONE] = 1000;
+        rule_decide(&in, &v);
+        assert_int_equal(v.outcome, OUTCOME_REFUSED);
+        assert_int_equal(v.refusal, naming[n - 1].refusal);
+        assert_int_equal(v.limit, n - 1);
+        assert_int_equal(v.until_ms, DAY_ENDS); /* the longest wait, whoever is named */
+    }
+}
+
+static void test_of_one_kind_the_first_limit_is_named(void **state)
+{
+    (void)state;
+    struct limit l[] = {a_limit(SUBJECT_ADDRESS, UNIT_CALLS, hour, 5),
+                        a_limit(SUBJECT_ADDRESS, UNIT_CALLS, day, 5)};
+    struct counter c[] = {used(SUBJECT_ADDRESS, hour, UNIT_CALLS, 5),
+                          used(SUBJECT_ADDRESS, day, UNIT_CALLS, 5)};
+    struct rule_input in = input(l, 2, c, 2);
+    struct verdict v;
+    rule_decide(&in, &v);
+    assert_int_equal(v.limit, 0);
+    assert_int_equal(v.until_ms, DAY_ENDS);
+}
+
+static void test_too_long_takes_precedence(void **state)
+{
+    (void)state;
+    struct limit l[] = {a_limit(SUBJECT_ADDRESS, UNIT_CONCURRENT, hour, 0),
+                        a_limit(SUBJECT_EVERYONE, UNIT_TOKENS, day, 49),
+                        a_limit(SUBJECT_ADDRESS, UNIT_CALLS, hour, 5)};
+    struct counter c[] = {used(SUBJECT_ADDRESS, hour, UNIT_CALLS, 5),
+                          empty(SUBJECT_EVERYONE, day)};
+    struct rule_input in = input(l, 3, c, 2);
+    struct verdict v;
+    rule_decide(&in, &v);
+    assert_int_equal(v.outcome, OUTCOME_TOO_LONG);
+    assert_int_equal(v.limit, 1);
+}
+
+static void test_a_limit_of_a_subject_that_the_caller_lacks(void **state)
+{
+    (void)state;
+    struct limit l[] = {a_limit(SUBJECT_KEY, UNIT_CALLS, hour, 0),
+                        a_limit(SUBJECT_ACCOUNT, UNIT_TOKENS, hour, 0),
+                        a_limit(SUBJECT_VISITOR, UNIT_CONCURRENT, hour, 0)};
+    struct rule_input in = input(l, 3, NULL, 0);
+    struct verdict v;
+    in.present = 1U << SUBJECT_ADDRESS | 1U << SUBJECT_EVERYONE;
+    rule_decide(&in, &v);
+    assert_int_equal(v.outcome, OUTCOME_ADMITTED);
+    assert_int_equal(v.n_standings, 0);
+}
+
+static void test_a_limit_without_its_counter_refuses(void **state)
+{
+    (void)state;
+    struct limit l = a_limit(SUBJECT_ADDRESS, UNIT_CALLS, hour, 5);
+    struct counter c[] = {empty(SUBJECT_ADDRESS, day), empty(SUBJECT_VISITOR, hour),
+                          empty(SUBJECT_ADDRESS, hour)};
+    struct verdict v;
+    struct rule_input in = input(&l, 1, c, 2); /* those of others are there */
+    rule_decide(&in, &v);
+    assert_int_equal(v.outcome, OUTCOME_REFUSED);
+    assert_true(v.until_ms > NOW);
+    for (unsigned slots = 0; slots <= WINDOW_SLOTS_MAX + 1; slots += WINDOW_SLOTS_MAX + 1) {
+        c[2].slots = slots;
+        in = input(&l, 1, c, 3);
+        rule_decide(&in, &v);
+        assert_int_equal(v.outcome, OUTCOME_REFUSED);
+    }
+}
+
+static void test_concurrent_is_the_number_of_live_reservations(void **state)
+{
+    (void)state;
+    struct limit l = a_limit(SUBJECT_ADDRESS, UNIT_CONCURRENT, hour, 2);
+    struct rule_input in = input(&l, 1, NULL, 0);
+    struct verdict v;
+    in.live[SUBJECT_ADDRESS] = 1;
+    rule_decide(&in, &v);
+    assert_int_equal(v.outcome, OUTCOME_ADMITTED);
+    in.live[SUBJECT_ADDRESS] = 2;
+    rule_decide(&in, &v);
+    assert_int_equal(v.outcome, OUTCOME_REFUSED);
+    assert_int_equal(v.refusal, REFUSAL_CONCURRENT);
+    assert_int_equal(v.until_ms, NOW + CONCURRENT_WAIT_MS);
+    l.max = 0; /* F7 */
+    in.live[SUBJECT_ADDRESS] = 0;
+    rule_decide(&in, &v);
+    assert_int_equal(v.outcome, OUTCOME_REFUSED);
+    l.max = LIMIT_UNLIMITED;
+    in.live[SUBJECT_ADDRESS] = UINT32_MAX;
+    rule_decide(&in, &v);
+    assert_int_equal(v.outcome, OUTCOME_ADMITTED);
+}
+
+static void test_of_one_counter_the_smallest_max_decides(void **state)
+{
+    (void)state;
+    struct limit l[] = {a_limit(SUBJECT_ADDRESS, UNIT_CALLS, hour, LIMIT_UNLIMITED),
+                        a_limit(SUBJECT_ADDRESS, UNIT_CALLS, hour, 9),
+                        a_limit(SUBJECT_ADDRESS, UNIT_CALLS, hour, 5),
+                        a_limit(SUBJECT_ADDRESS, UNIT_CALLS, hour, 5),
+                        a_limit(SUBJECT_ADDRESS, UNIT_TOKENS, hour, 1000)};
+    struct counter c = used(SUBJECT_ADDRESS, hour, UNIT_CALLS, 4);
+    struct rule_input in = input(l, N(l), &c, 1);
+    struct verdict v;
+    rule_decide(&in, &v);
+    assert_int_equal(v.outcome, OUTCOME_ADMITTED);
+    assert_int_equal(v.n_standings, 1);
+    assert_int_equal(v.standings[0].limit, 2);
+    c.slot[0].used.of[UNIT_CALLS] = 20; /* all of them would refuse */
+    rule_decide(&in, &v);
+    assert_int_equal(v.outcome, OUTCOME_REFUSED);
+    assert_int_equal(v.limit, 2);
+}
+
+static void test_only_calls_of_the_callers_own_subjects_are_shown(void **state)
+{
+    (void)state;
+    struct limit l[] = {a_limit(SUBJECT_EVERYONE, UNIT_CALLS, hour, 9),
+                        a_limit(SUBJECT_ANONYMOUS, UNIT_CALLS, hour, 9),
+                        a_limit(SUBJECT_ADDRESS, UNIT_TOKENS, hour, 900),
+                        a_limit(SUBJECT_ADDRESS, UNIT_COST, hour, 9000),
+                        a_limit(SUBJECT_ADDRESS, UNIT_CONCURRENT, hour, 9),
+                        a_limit(SUBJECT_ADDRESS, UNIT_CALLS, day, LIMIT_UNLIMITED),
+                        a_limit(SUBJECT_KEY, UNIT_CALLS, hour, 9),
+                        a_limit(SUBJECT_ADDRESS, UNIT_CALLS, hour, 9)};
+    struct counter c[] = {empty(SUBJECT_EVERYONE, hour), empty(SUBJECT_ANONYMOUS, hour),
+                          empty(SUBJECT_ADDRESS, hour), empty(SUBJECT_ADDRESS, day),
+                          empty(SUBJECT_KEY, hour)};
+    struct rule_input in = input(l, N(l), c, N(c));
+    struct verdict v;
+    rule_decide(&in, &v);
+    assert_int_equal(v.n_standings, 2);
+    assert_int_equal(v.standings[0].limit, 6);
+    assert_int_equal(v.standings[1].limit, 7);
+}
+
+static void test_standings_count_the_call_that_was_admitted(void **state)
+{
+    (void)state;
+    struct limit l[] = {a_limit(SUBJECT_ADDRESS, UNIT_CALLS, ten_seconds, 5),
+                        a_limit(SUBJECT_ADDRESS, UNIT_CALLS, day, 40)};
+    struct counter c[] = {empty(SUBJECT_ADDRESS, ten_seconds), empty(SUBJECT_ADDRESS, day)};
+    struct rule_input in = input(l, 2, c, 2);
+    struct verdict v;
+    rule_decide(&in, &v); /* the first call: more comes when it leaves itself */
+    assert_int_equal(v.standings[0].remaining, 4);
+    assert_int_equal(v.standings[0].more_ms, c[0].slot[0].frees_ms);
+    assert_int_equal(v.standings[1].remaining, 39);
+    assert_int_equal(v.standings[1].more_ms, DAY_ENDS);
+    c[0].slot[6].used.of[UNIT_CALLS] = 4;
+    rule_decide(&in, &v); /* the last one: more comes when the older ones leave */
+    assert_int_equal(v.outcome, OUTCOME_ADMITTED);
+    assert_int_equal(v.standings[0].remaining, 0);
+    assert_int_equal(v.standings[0].more_ms, c[0].slot[6].frees_ms);
+    c[0].slot[6].used.of[UNIT_CALLS] = 5;
+    rule_decide(&in, &v); /* refused: the day still has all that it had */
+    assert_int_equal(v.outcome, OUTCOME_REFUSED);
+    assert_int_equal(v.standings[0].remaining, 0);
+    assert_int_equal(v.standings[0].more_ms, v.until_ms);
+    assert_int_equal(v.standings[1].remaining, 40);
+    assert_int_equal(v.standings[1].more_ms, NOW); /* nothing is used */
+    c[0].slot[3].used.of[UNIT_CALLS] = 4;
+    rule_decide(&in, &v); /* far over: the oldest slot alone gives nothing back */
+    assert_int_equal(v.standings[0].remaining, 0);
+    assert_int_equal(v.standings[0].more_ms, c[0].slot[6].frees_ms);
+    c[0].slot[3].used.of[UNIT_CALLS] = 5;
+    rule_decide(&in, &v);
+    assert_int_equal(v.standings[0].more_ms, c[0].slot[3].frees_ms);
+}
+
+static void test_standings_that_are_too_many_are_enforced_all_the_same(void **state)
+{
+    (void)state;
+    struct limit l[STANDINGS_MAX + 1];
+    struct counter c[STANDINGS_MAX + 1];
+    struct verdict v;
+    for (unsigned i = 0; i <= STANDINGS_MAX; i++) {
+        struct window w = {WINDOW_SLIDING, 100 + i};
+        l[i] = a_limit(SUBJECT_ADDRESS, UNIT_CALLS, w, 5);
+        c[i] = empty(SUBJECT_ADDRESS, w);
+    }
+    c[STANDINGS_MAX].slot[0].used.of[UNIT_CALLS] = 5;
+    struct rule_input in = input(l, N(l), c, N(c));
+    rule_decide(&in, &v);
+    assert_int_equal(v.outcome, OUTCOME_REFUSED);
+    assert_int_equal(v.limit, STANDINGS_MAX);
+    assert_int_equal(v.n_standings, STANDINGS_MAX);
+}
+
+static void test_sums_saturate(void **state)
+{
+    (void)state;
+    assert_int_equal(amount_add(1, 2), 3);
+    assert_true(amount_add(AMOUNT_MAX - 2, 1) == AMOUNT_MAX - 1);
+    assert_true(amount_add(AMOUNT_MAX - 1, 1) == AMOUNT_MAX);
+    assert_true(amount_add(AMOUNT_MAX, 1) == AMOUNT_MAX);
+    assert_true(amount_add(1, UINT64_MAX) == AMOUNT_MAX);
+    assert_true(amount_add(UINT64_MAX, UINT64_MAX) == AMOUNT_MAX);
+    assert_int_equal(amount_subtract(3, 2), 1);
+    assert_int_equal(amount_subtract(2, 2), 0);
+    assert_int_equal(amount_subtract(2, 3), 0);
+    assert_int_equal(amount_subtract(0, UINT64_MAX), 0);
+}
+
+static const struct {
+    const char *why;
+    uint64_t value, reserved, real, settled;
+} settles[] = {
+    {"less than reserved is given back", 1000, 700, 100, 400},
+    {"all of it was used", 1000, 700, 700, 1000},
+    {"more than reserved is charged", 1000, 700, 900, 1200},
+    {"nothing was used", 700, 700, 0, 0},
+    {"F15 a value below what was reserved does not wrap", 600, 700, 100, 100},
+    {"F29 a huge amount does not wrap", AMOUNT_MAX - 1, 0, UINT64_MAX, AMOUNT_MAX},
+};
+
+static void test_settling_one_slot(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < N(settles); i++) {
+        struct amounts value = {{9, settles[i].value, 9}};
+        struct amounts reserved = {{1, settles[i].reserved, 4}};
+        struct amounts real = {{1, settles[i].real, 0}};
+        print_message("    %s\n", settles[i].why);
+        amounts_settle(&value, &reserved, &real);
+        assert_int_equal(value.of[UNIT_CALLS], 9);
+        assert_true(value.of[UNIT_TOKENS] == settles[i].settled);
+        assert_int_equal(value.of[UNIT_COST], 5);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_both_sides_of_a_max),
+        cmocka_unit_test(test_F7_nothing_that_weighs_nothing_passes_a_max_of_0),
+        cmocka_unit_test(test_F2_exactly_20_of_200),
+        cmocka_unit_test(test_a_sliding_limit_frees_from_the_oldest),
+        cmocka_unit_test(test_a_max_of_0_waits_for_all_slots),
+        cmocka_unit_test(test_a_refusal_is_named_by_the_first_kind),
+        cmocka_unit_test(test_of_one_kind_the_first_limit_is_named),
+        cmocka_unit_test(test_too_long_takes_precedence),
+        cmocka_unit_test(test_a_limit_of_a_subject_that_the_caller_lacks),
+        cmocka_unit_test(test_a_limit_without_its_counter_refuses),
+        cmocka_unit_test(test_concurrent_is_the_number_of_live_reservations),
+        cmocka_unit_test(test_of_one_counter_the_smallest_max_decides),
+        cmocka_unit_test(test_only_calls_of_the_callers_own_subjects_are_shown),
+        cmocka_unit_test(test_standings_count_the_call_that_was_admitted),
+        cmocka_unit_test(test_standings_that_are_too_many_are_enforced_all_the_same),
+        cmocka_unit_test(test_sums_saturate),
+        cmocka_unit_test(test_settling_one_slot),
+    };
+    return cmocka_run_group_tests_name("rule", tests, NULL, NULL);
+}
