@@ -100,6 +100,10 @@ build/practice-model: tests/model/practice_model.c
 	@mkdir -p $(@D)
 	$(say)$(compile) -fPIE -MMD -MP -MF build/practice-model.d -o $@ $< -pie -lmicrohttpd -ljansson -lpthread
 
+build/clock-shim.so: tests/e2e/clock_shim.c
+	@mkdir -p $(@D)
+	$(say)$(CC) -D_GNU_SOURCE -O1 -Wall -Wextra -fPIC -shared -o $@ $< -ldl
+
 build/libpure.so: $(pure) $(wildcard platform/*.h store/*.h gateway/*.h)
 	@mkdir -p $(@D)
 	$(say)$(compile) -fPIC -shared -o $@ $(pure)

@@ -88,18 +88,47 @@ static int make_directory(const char *path, struct owner o)
     return CLI_OK;
 }
 
-static int make_secret(const struct config *c, uint8_t secret[SECRET_SIZE])
+/* Whether the file's directory is root's alone, so that nobody can put another file in place of
+ * the one that root makes there. */
+static bool in_roots_directory(const char *path)
 {
-    enum error e = secret_create(c->secret_file);
+    struct stat st;
+    char *directory = strdup(path), *slash = directory != NULL ? strrchr(directory, '/') : NULL;
+    bool is;
 
-    if (e == ERROR_NONE)
-        made("secret", c->secret_file);
-    else if (e == ERROR_EXISTS)
-        made("secret (kept)", c->secret_file);
-    else
+    if (slash != NULL)
+        slash[slash == directory] = '\0';
+    is =
+        slash != NULL && stat(directory, &st) == 0 && st.st_uid == 0 && (st.st_mode & 022) == 0;
+    free(directory);
+    return is;
+}
+
+/* Called as root and again as the owner: whoever can make it does. */
+static int make_secret(const struct config *c, struct owner o)
+{
+    enum error e;
+
+    if (geteuid() == 0 && o.uid != 0 && !in_roots_directory(c->secret_file))
+        return CLI_OK;
+    if (access(c->secret_file, F_OK) == 0)
+        return CLI_OK;
+    e = secret_create(c->secret_file);
+    if (e != ERROR_NONE)
         return cli_fail("%s: %s", c->secret_file,
                         e == ERROR_SYSTEM ? strerror(errno) : error_text(e));
-    e = secret_read(c->secret_file, secret);
+    if (geteuid() == 0 && chown(c->secret_file, o.uid, o.gid) != 0)
+        return cli_fail("%s: %s", c->secret_file, strerror(errno));
+    made("secret", c->secret_file);
+    return CLI_OK;
+}
+
+static int read_secret(const struct config *c, bool kept, uint8_t secret[SECRET_SIZE])
+{
+    enum error e = secret_read(c->secret_file, secret);
+
+    if (kept)
+        made("secret (kept)", c->secret_file);
     if (e != ERROR_NONE)
         return cli_fail("%s: %s%s", c->secret_file, error_text(e), cli_advice(e));
     return CLI_OK;
@@ -169,8 +198,10 @@ int cli_init(struct cli *cli)
     struct config *c;
     struct owner o = {0, 0};
     uint8_t secret[SECRET_SIZE];
+    bool kept;
     int status = cli_load(cli, &c);
 
+    kept = status == CLI_OK && access(c->secret_file, F_OK) == 0;
     if (status == CLI_OK)
         status = choose_owner(cli, c->store, &o);
     if (status == CLI_OK)
@@ -178,9 +209,13 @@ int cli_init(struct cli *cli)
     if (status == CLI_OK && c->run_directory != NULL)
         status = make_directory(c->run_directory, o);
     if (status == CLI_OK)
+        status = make_secret(c, o);
+    if (status == CLI_OK)
         status = cli_become_owner(cli, &c);
     if (status == CLI_OK)
-        status = make_secret(c, secret);
+        status = make_secret(c, o);
+    if (status == CLI_OK)
+        status = read_secret(c, kept, secret);
     if (status == CLI_OK)
         status = make_store(c, secret);
     mac_wipe(secret, sizeof secret);

@@ -22,8 +22,7 @@
 #ifndef CONFIG_PATH /* the Makefile's sysconfdir overrides */
 #define CONFIG_PATH "/etc/pennygate/pennygate.conf"
 #endif
-#define CONFIG_FILE_MAX 65536 /* a long file has 4 KB; bounds what a mistake can make us read  \
-                               */
+#define CONFIG_FILE_MAX   65536 /* a long file has 4 KB; bounds what a mistake makes us read */
 #define CONFIG_MODELS_MAX 16
 #define CONFIG_KEY_MAX    4096  /* longest API key: some are signed tokens */
 #define CONFIG_PROMPT_MAX 32768 /* longest system prompt: it is paid for with every call */
@@ -45,8 +44,6 @@ struct config_model {
     struct price price;       /* prices, overheads, caps: gateway/price.h */
     int64_t connect_timeout_ms, first_byte_timeout_ms, idle_timeout_ms, total_timeout_ms;
 };
-
-enum server_mode { MODE_OCTAL_DEFAULT = 0660 };
 
 struct config {
     /* site */

@@ -9,13 +9,25 @@
 
 _Static_assert(MAC_SIZE == br_sha256_SIZE, "HMAC-SHA256 fills a MAC");
 
-void mac_compute(const uint8_t key[MAC_SIZE], const char *label, const void *data, size_t n,
-                 uint8_t out[MAC_SIZE])
+_Static_assert(sizeof(br_hmac_key_context) <= sizeof(struct mac_key), "a prepared key fits");
+
+void mac_prepare(const uint8_t key[MAC_SIZE], struct mac_key *out)
+{
+    br_hmac_key_context kc;
+
+    br_hmac_key_init(&kc, &br_sha256_vtable, key, MAC_SIZE);
+    memset(out, 0, sizeof *out);
+    memcpy(out, &kc, sizeof kc);
+    mac_wipe(&kc, sizeof kc);
+}
+
+void mac_with(const struct mac_key *key, const char *label, const void *data, size_t n,
+              uint8_t out[MAC_SIZE])
 {
     br_hmac_key_context kc;
     br_hmac_context hc;
 
-    br_hmac_key_init(&kc, &br_sha256_vtable, key, MAC_SIZE);
+    memcpy(&kc, key, sizeof kc);
     br_hmac_init(&hc, &kc, 0);
     br_hmac_update(&hc, label, strlen(label) + 1); /* the NUL ends the label unambiguously */
     if (n > 0)
@@ -23,6 +35,16 @@ void mac_compute(const uint8_t key[MAC_SIZE], const char *label, const void *dat
     br_hmac_out(&hc, out);
     mac_wipe(&kc, sizeof kc);
     mac_wipe(&hc, sizeof hc);
+}
+
+void mac_compute(const uint8_t key[MAC_SIZE], const char *label, const void *data, size_t n,
+                 uint8_t out[MAC_SIZE])
+{
+    struct mac_key ready;
+
+    mac_prepare(key, &ready);
+    mac_with(&ready, label, data, n, out);
+    mac_wipe(&ready, sizeof ready);
 }
 
 bool mac_equal(const void *a, const void *b, size_t n)

@@ -18,6 +18,17 @@
 void mac_compute(const uint8_t key[MAC_SIZE], const char *label, const void *data, size_t n,
                  uint8_t out[MAC_SIZE]);
 
+/*
+ * The same with a key made ready once: half of a short MAC's work is the key's. A prepared key
+ * is as secret as the key: wipe it.
+ */
+struct mac_key {
+    uint64_t prepared[17]; /* BearSSL's own; not to be looked at */
+};
+void mac_prepare(const uint8_t key[MAC_SIZE], struct mac_key *out);
+void mac_with(const struct mac_key *key, const char *label, const void *data, size_t n,
+              uint8_t out[MAC_SIZE]);
+
 /* Whether a[0..n) equals b[0..n), in time that depends on n alone. */
 bool mac_equal(const void *a, const void *b, size_t n);
 

@@ -12,23 +12,21 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <limits.h>
 #include <lmdb.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "platform/file.h"
-#include "store/kv_child.h"
 #include "store/kv_files.h"
 #include "store/kv_gate.h"
+#include "store/kv_walk.h"
 
 #define MAIN_TABLE    1 /* LMDB's own numbers: the free list is 0, the unnamed table is 1 */
 #define FREE_TABLE    0
 #define META_PAGES    2
-#define BEGIN_TRIES   3     /* the map can grow again while one follows it */
-#define REMAP_WAIT_MS 2000  /* for the transactions of this process; no caller waits longer */
-#define WALK_BOUND_MS 60000 /* a walk of 12 MB takes 10 ms; a minute is a sick disk */
+#define BEGIN_TRIES   3    /* the map can grow again while one follows it */
+#define REMAP_WAIT_MS 2000 /* for the transactions of this process; no caller waits longer */
 
 struct kv_txn {
     struct kv *kv;
@@ -115,7 +113,8 @@ static enum error env_open(const char *directory, size_t map_bytes, unsigned fla
 /*
  * That LMDB has opened the files that are held, and not others. If data.mdb is taken away
  * between the look and LMDB's open, LMDB makes an empty one, which cannot be told from outside
- * to be ours: it is left there. It holds no schema record, so nobody takes it for a store.
+ * to be ours: it is left there. It has no commits, so it never opens as a store
+ * (check_content).
  */
 static enum error check_opened(struct kv *kv)
 {
@@ -213,7 +212,7 @@ static enum error make_first_commits(struct kv *kv)
 
 static enum error initialise(const char *directory, size_t map_bytes)
 {
-    MDB_env *env;
+    MDB_env *env = NULL;
     struct kv *kv;
     enum error e = env_open(directory, map_bytes, 0, &env);
     if (e)
@@ -544,156 +543,47 @@ void kv_cursor_close(struct kv_cursor *c)
     free(c);
 }
 
-/* ---- the free list, usage and the walk ---- */
+/* ---- the inside, for usage and the walk ---- */
 
-/* A record of the free list: how many pages, then their numbers, from high to low. */
-static size_t free_number(const MDB_val *v, size_t i)
-{
-    size_t number;
-    memcpy(&number, (const char *)v->mv_data + i * sizeof number, sizeof number);
-    return number;
-}
-
-enum error kv_usage(struct kv_txn *t, struct kv_usage *out)
-{
-    MDB_envinfo info;
-    MDB_stat stat;
-    MDB_cursor *c;
-    MDB_val k, v;
-    int rc = mdb_env_info(t->kv->env, &info);
-    if (!rc)
-        rc = mdb_stat(t->txn, MAIN_TABLE, &stat);
-    if (!rc)
-        rc = mdb_cursor_open(t->txn, FREE_TABLE, &c);
-    if (rc)
-        return error_of(rc);
-    uint64_t free_pages = 0;
-    while (!(rc = mdb_cursor_get(c, &k, &v, MDB_NEXT)))
-        free_pages += v.mv_size >= sizeof(size_t) ? free_number(&v, 0) : 0;
-    mdb_cursor_close(c);
-    if (rc != MDB_NOTFOUND)
-        return error_of(rc);
-    *out = (struct kv_usage){
-        .map_bytes = info.me_mapsize,
-        .used_bytes = ((uint64_t)info.me_last_pgno + 1) * stat.ms_psize,
-        .free_bytes = free_pages * stat.ms_psize,
-    };
-    return ERROR_NONE;
-}
-
-typedef bool visit_fn(const void *key, size_t nkey, const void *value, size_t nvalue);
-
-struct walk {
-    const char *directory;
-    size_t map_bytes;
-    visit_fn *visit;
-};
-
-/* Reads every byte, so that a page that is not there kills now and not later. */
-static void touch(const MDB_val *v)
-{
-    const volatile unsigned char *p = v->mv_data;
-    for (size_t i = 0; i < v->mv_size; i++)
-        (void)p[i];
-}
-
-static bool ascends(const MDB_val *before, const MDB_val *now)
-{
-    size_t n = before->mv_size < now->mv_size ? before->mv_size : now->mv_size;
-    int c = n ? memcmp(before->mv_data, now->mv_data, n) : 0;
-    return c < 0 || (c == 0 && before->mv_size < now->mv_size);
-}
-
-/* A wrong key on a branch page hides rows from searches alone, and a row that is not found
- * counts as nothing used. */
-static bool is_found(struct kv_txn *t, MDB_val k, const MDB_val *v)
-{
-    MDB_val again;
-    return mdb_get(t->txn, MAIN_TABLE, &k, &again) == 0 && again.mv_data == v->mv_data &&
-           again.mv_size == v->mv_size;
-}
-
-static bool walk_rows(struct kv_txn *t, visit_fn *visit, const MDB_stat *stat)
-{
-    MDB_cursor *c;
-    MDB_val k, v, before = {0, NULL};
-    size_t rows = 0;
-    int rc = mdb_cursor_open(t->txn, MAIN_TABLE, &c);
-    if (rc)
-        return false;
-    while (!(rc = mdb_cursor_get(c, &k, &v, MDB_NEXT))) {
-        touch(&k);
-        touch(&v);
-        if (k.mv_size > KV_KEY_MAX || !ascends(&before, &k) || !is_found(t, k, &v))
-            return false;
-        if (visit && !visit(k.mv_data, k.mv_size, v.mv_data, v.mv_size))
-            return false;
-        before = k;
-        rows++;
-    }
-    return rc == MDB_NOTFOUND && rows == stat->ms_entries;
-}
-
-/* Marks the pages of one record; false if one is no page, out of order, or free already. */
-static bool mark_free(const MDB_val *v, unsigned char *marks, size_t pages, size_t *total)
-{
-    if (v->mv_size < sizeof(size_t))
-        return false;
-    size_t n = free_number(v, 0), above = pages;
-    if (n > v->mv_size / sizeof n - 1)
-        return false;
-    for (size_t i = 1; i <= n; i++) {
-        size_t page = free_number(v, i);
-        unsigned char bit = (unsigned char)(1U << page % CHAR_BIT);
-        if (page < META_PAGES || page >= above || marks[page / CHAR_BIT] & bit)
-            return false;
-        marks[page / CHAR_BIT] |= bit;
-        above = page;
-    }
-    *total += n;
-    return true;
-}
-
-static bool walk_free(struct kv_txn *t, unsigned char *marks, size_t pages, size_t *total)
+enum error kv_each_free(struct kv_txn *t, kv_free_fn *visit, void *arg)
 {
     MDB_cursor *c;
     MDB_val k, v;
-    size_t before = 0, id;
     int rc = mdb_cursor_open(t->txn, FREE_TABLE, &c);
     if (rc)
-        return false;
-    while (!(rc = mdb_cursor_get(c, &k, &v, MDB_NEXT))) {
-        if (k.mv_size != sizeof id)
-            return false;
-        memcpy(&id, k.mv_data, sizeof id);
-        if (id <= before || id > mdb_txn_id(t->txn) || !mark_free(&v, marks, pages, total))
-            return false;
-        before = id;
-    }
-    return rc == MDB_NOTFOUND;
+        return error_of(rc);
+    bool go_on = true;
+    while (go_on && !(rc = mdb_cursor_get(c, &k, &v, MDB_NEXT)))
+        go_on = visit(arg, slice_of(&k), slice_of(&v));
+    mdb_cursor_close(c);
+    if (!go_on)
+        return ERROR_STORE_INVALID;
+    return rc == MDB_NOTFOUND ? ERROR_NONE : error_of(rc);
 }
 
-static size_t pages_of(const MDB_stat *s)
+static uint64_t pages_of(const MDB_stat *s)
 {
-    return s->ms_branch_pages + s->ms_leaf_pages + s->ms_overflow_pages;
+    return (uint64_t)s->ms_branch_pages + s->ms_leaf_pages + s->ms_overflow_pages;
 }
 
-static enum error walk_all(struct kv *kv, struct kv_txn *t, visit_fn *visit)
+enum error kv_sums(struct kv_txn *t, struct kv_sums *out)
 {
     MDB_envinfo info;
     MDB_stat rows, freed;
-    if (mdb_env_info(kv->env, &info) || mdb_stat(t->txn, MAIN_TABLE, &rows) ||
-        mdb_stat(t->txn, FREE_TABLE, &freed))
-        return ERROR_STORE_BROKEN;
-    size_t pages = info.me_last_pgno + 1, free_pages = 0;
-    unsigned char *marks = calloc(pages / CHAR_BIT + 1, 1);
-    if (!marks)
-        return ERROR_MEMORY;
-    if (!walk_free(t, marks, pages, &free_pages) || !walk_rows(t, visit, &rows))
-        return ERROR_STORE_BROKEN;
-    /* More than there are: some page is claimed twice, and a write would destroy a row. */
-    if (META_PAGES + pages_of(&rows) + pages_of(&freed) + free_pages > pages)
-        return ERROR_STORE_BROKEN;
+    int rc = mdb_env_info(t->kv->env, &info);
+    if (!rc)
+        rc = mdb_stat(t->txn, MAIN_TABLE, &rows);
+    if (!rc)
+        rc = mdb_stat(t->txn, FREE_TABLE, &freed);
+    if (rc)
+        return error_of(rc);
+    *out = (struct kv_sums){
+        .map_bytes = info.me_mapsize,
+        .page_bytes = rows.ms_psize,
+        .pages = (uint64_t)info.me_last_pgno + 1,
+        .pages_used = META_PAGES + pages_of(&rows) + pages_of(&freed),
+        .rows = rows.ms_entries,
+    };
     return ERROR_NONE;
 }
 
@@ -704,25 +594,18 @@ static void die_of_assertion(MDB_env *env, const char *text)
     _exit(1);
 }
 
-/* In the child: nothing is closed or freed, _exit does it. */
-static enum error walk_in_child(void *arg)
+enum error kv_open_for_walk(const char *directory, size_t map_bytes, struct kv **out)
 {
-    const struct walk *w = arg;
     struct kv *kv;
-    struct kv_txn *t = NULL;
     bool is_short;
-    enum error e = open_checked(w->directory, w->map_bytes, MDB_RDONLY, &kv);
+    enum error e = open_checked(directory, map_bytes, MDB_RDONLY, &kv);
     if (e)
         return e;
     mdb_env_set_assert(kv->env, die_of_assertion);
     e = check_content(kv, &is_short);
-    if (!e)
-        e = kv_begin_read(kv, &t);
-    return e ? e : walk_all(kv, t, w->visit);
-}
-
-enum error kv_walk(const char *directory, size_t map_bytes, visit_fn *visit)
-{
-    struct walk w = {directory, map_bytes, visit};
-    return kv_child_run(walk_in_child, &w, WALK_BOUND_MS);
+    if (e)
+        kv_close(kv);
+    else
+        *out = kv;
+    return e;
 }

@@ -27,20 +27,21 @@ struct kv_slice {
     size_t n;
 };
 
-/* Makes data.mdb and lock.mdb (0600) in an existing directory, and syncs both it and them.
- * ERROR_EXISTS if one is there; ERROR_UNSUPPORTED if the file system cannot map or lock;
+/* Makes data.mdb and lock.mdb (0600) in an existing directory, commits to it twice and syncs
+ * all. ERROR_EXISTS if one is there; ERROR_UNSUPPORTED if the file system cannot map or lock;
  * ERROR_STORE_MISSING without the directory; ERROR_STORE_IO. Leaves nothing on failure. */
 enum error kv_create(const char *directory, size_t map_bytes);
 
 /*
  * Opens what is there. Before LMDB sees the files: both exist, are regular, no links, and
- * data.mdb begins like an LMDB file of this machine (LMDB would initialise an empty one
- * silently). After it: the open files are those at the path, and the table is a plain one. If
- * data.mdb ends before the last page ever taken, it is walked (kv_walk), since a sound file can
- * be so. Clears dead readers. A data.mdb that vanishes between look and open is made anew by
- * LMDB, empty: that is ERROR_STORE_REPLACED, and the empty file stays, since it cannot be told
- * to be ours. ERROR_STORE_MISSING, _INVALID, _IO, _REPLACED, ERROR_MEMORY, ERROR_UNSUPPORTED.
- * The map is map_bytes, down to whole pages, or what the file needs if that is more.
+ * data.mdb is not empty (LMDB would initialise it silently). After it: the open files are those
+ * at the path, something has been committed, and the table is a plain one. If data.mdb ends
+ * before the last page ever taken, it is walked (kv_walk), since a sound file can be so. Clears
+ * dead readers. A data.mdb that vanishes between look and open is made anew by LMDB: that is
+ * ERROR_STORE_REPLACED, and from then on ERROR_STORE_INVALID; the file stays, since it cannot
+ * be told to be ours. ERROR_STORE_MISSING, _INVALID, _IO, _REPLACED, ERROR_MEMORY, ERROR_BUSY,
+ * ERROR_UNSUPPORTED, ERROR_SYSTEM. The map is map_bytes, down to whole pages, or what the file
+ * needs if that is more.
  */
 enum error kv_open(const char *directory, size_t map_bytes, struct kv **out);
 

@@ -35,7 +35,7 @@ static void reset_signals(void)
         sigaction(s, &action, NULL); /* fails for SIGKILL, SIGSTOP and the library's own */
     sigset_t none;
     sigemptyset(&none);
-    sigprocmask(SIG_SETMASK, &none, NULL);
+    pthread_sigmask(SIG_SETMASK, &none, NULL);
 }
 
 _Noreturn static void child(enum error (*work)(void *), void *arg, int answer)

@@ -17,11 +17,6 @@
 
 #define BLOCK 512
 
-/* As LMDB 0.9 lays it out: a page header of {size_t, 2 x uint16_t, uint32_t}, then the magic,
- * all in the byte order of the machine that made the file. */
-#define MAGIC_OFFSET (sizeof(size_t) + 8)
-#define MAGIC        0xBEEFC0DEU
-
 /* LMDB's lock file: a slot of 64 bytes for each reader behind less than a KiB of its own. */
 #define LOCK_BYTES (KV_READERS * 64 + 1024)
 
@@ -137,9 +132,9 @@ enum error kv_files_sync(const char *directory)
     return e;
 }
 
-static enum error hold_one(const char *directory, const char *name, struct kv_file *out)
+static enum error hold_one(const char *directory, int which, struct kv_file *out)
 {
-    out->path = path_of(directory, name);
+    out->path = path_of(directory, names[which]);
     if (!out->path)
         return ERROR_MEMORY;
     out->fd = open(out->path, O_PATH | O_NOFOLLOW | O_CLOEXEC);
@@ -148,56 +143,26 @@ static enum error hold_one(const char *directory, const char *name, struct kv_fi
         return error_of_errno();
     if (!S_ISREG(st.st_mode))
         return ERROR_STORE_INVALID;
+    /* LMDB refuses a file that is not its own by itself, but makes a fresh store of an empty
+     * one. An empty lock file is none of ours: LMDB makes it anew if nobody uses it. */
+    if (which == KV_FILE_DATA && st.st_size == 0)
+        return ERROR_STORE_INVALID;
     out->id = (struct file_id){st.st_dev, st.st_ino};
     atomic_init(&out->seen, blocks(st.st_size));
     return ERROR_NONE;
 }
 
-static enum error check_magic(int fd)
+static enum error prepare_lock(const struct kv_file *f)
 {
-    uint8_t head[MAGIC_OFFSET + sizeof(uint32_t)];
-    uint32_t magic;
-    ssize_t n = pread(fd, head, sizeof head, 0);
-    if (n < 0)
-        return ERROR_STORE_IO;
-    if (n != (ssize_t)sizeof head)
-        return ERROR_STORE_INVALID;
-    memcpy(&magic, head + MAGIC_OFFSET, sizeof magic);
-    return magic == MAGIC ? ERROR_NONE : ERROR_STORE_INVALID;
-}
-
-/* Opens the file that is held, by its path, as LMDB will. */
-static enum error open_held(const struct kv_file *f, int flags, int *out)
-{
-    int fd = open(f->path, flags | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+    int fd = open(f->path, O_RDWR | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
     if (fd < 0)
         return error_of_errno();
     struct file_id id;
     enum error e = file_id_fd(fd, &id) ? ERROR_STORE_IO : ERROR_NONE;
     if (!e && !file_id_equal(f->id, id))
         e = ERROR_STORE_REPLACED;
-    if (e)
-        close(fd);
-    else
-        *out = fd;
-    return e;
-}
-
-/* An empty data.mdb above all must not get further: LMDB would make a fresh store of it. */
-static enum error prepare(struct kv_files *f)
-{
-    int fd;
-    enum error e = open_held(&f->file[KV_FILE_DATA], O_RDONLY, &fd);
-    if (e)
-        return e;
-    e = check_magic(fd);
-    close(fd);
-    if (e)
-        return e;
-    e = open_held(&f->file[KV_FILE_LOCK], O_RDWR, &fd);
-    if (e)
-        return e;
-    e = allocate_lock(fd, false);
+    if (!e)
+        e = allocate_lock(fd, false);
     close(fd);
     return e;
 }
@@ -210,9 +175,9 @@ enum error kv_files_hold(const char *directory, struct kv_files *out)
         out->file[i].path = NULL;
     }
     for (int i = 0; i < KV_FILES_COUNT && !e; i++)
-        e = hold_one(directory, names[i], &out->file[i]);
+        e = hold_one(directory, i, &out->file[i]);
     if (!e)
-        e = prepare(out);
+        e = prepare_lock(&out->file[KV_FILE_LOCK]);
     if (e)
         kv_files_release(out);
     return e;

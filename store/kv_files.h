@@ -38,8 +38,8 @@ enum error kv_files_sync(const char *directory);
 void kv_files_remove(const char *directory);
 
 /*
- * Takes hold of both: there, regular, no symbolic link, and data.mdb begins like an LMDB file
- * of this machine's word size and byte order. ERROR_STORE_MISSING, ERROR_STORE_INVALID,
+ * Takes hold of both: there, regular, no symbolic link, data.mdb not empty, lock.mdb on the
+ * disk as far as LMDB will write to it. ERROR_STORE_MISSING, ERROR_STORE_INVALID,
  * ERROR_STORE_REPLACED, ERROR_STORE_IO, ERROR_MEMORY. Only while this process has no
  * environment open there. On failure nothing is held, and *out is not to be used.
  */

@@ -300,6 +300,7 @@ static enum error check_store(struct ledger *l, bool adopt)
 static enum error open_files(struct ledger *l, bool adopt)
 {
     struct clock_now now;
+    uint8_t key[MAC_SIZE];
     enum error e;
 
     if ((e = l->options.clock(&now)) != ERROR_NONE ||
@@ -310,9 +311,13 @@ static enum error open_files(struct ledger *l, bool adopt)
     if ((e = check_store(l, adopt)) != ERROR_NONE ||
         (e = ledger_periods_refresh(l, true)) != ERROR_NONE ||
         (e = live_open(l->path_live, &l->live)) != ERROR_NONE ||
-        (e = board_open(l->path_board, &l->board)) != ERROR_NONE)
+        (e = file_id_fd(live_fd(l->live), &l->live_id)) != ERROR_NONE ||
+        (e = board_open(l->path_board, &l->board)) != ERROR_NONE ||
+        (e = file_id_fd(board_fd(l->board), &l->board_id)) != ERROR_NONE)
         return e;
-    mac_compute(l->options.secret, "live", now.boot_id, sizeof now.boot_id, l->live_key);
+    mac_compute(l->options.secret, "live", now.boot_id, sizeof now.boot_id, key);
+    mac_prepare(key, &l->live_key);
+    mac_wipe(key, sizeof key);
     mac_compute(l->options.secret, "display", "", 0, l->display_key);
     return ERROR_NONE;
 }
@@ -388,21 +393,14 @@ static bool is_still(const char *path, struct file_id id)
     return file_id_path(path, &now) == ERROR_NONE && file_id_equal(now, id);
 }
 
-static bool is_still_open(const char *path, int fd)
-{
-    struct file_id id;
-
-    return file_id_fd(fd, &id) == ERROR_NONE && is_still(path, id);
-}
-
 enum error ledger_verify(struct ledger *l)
 {
     enum error e = (enum error)atomic_load(&l->broken);
 
     if (e != ERROR_NONE || (e = kv_check_files(l->kv)) != ERROR_NONE)
         return e;
-    if (!is_still(l->path_mark, l->mark_id) || !is_still_open(l->path_live, live_fd(l->live)) ||
-        !is_still_open(l->path_board, board_fd(l->board)))
+    if (!is_still(l->path_mark, l->mark_id) || !is_still(l->path_live, l->live_id) ||
+        !is_still(l->path_board, l->board_id))
         return ERROR_RUN_MISSING;
     return ledger_periods_refresh(l, false);
 }

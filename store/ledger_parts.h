@@ -69,7 +69,7 @@ struct ledger {
     struct ledger_options options; /* store and run are owned copies */
     char *run;
     char *path_periods, *path_mark, *path_live, *path_board;
-    uint8_t live_key[MAC_SIZE]; /* of this boot: places do not outlive it */
+    struct mac_key live_key; /* of this boot: places do not outlive it */
     uint8_t display_key[MAC_SIZE];
     struct schema schema;
     struct zone zone;
@@ -77,7 +77,7 @@ struct ledger {
     struct live *live;
     struct board *board;
     int mark_fd;
-    struct file_id mark_id;
+    struct file_id mark_id, live_id, board_id;
 
     pthread_rwlock_t periods_lock;
     struct periods periods;

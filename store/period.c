@@ -73,11 +73,10 @@ static bool verify(const uint8_t *data, size_t n, const uint8_t secret[MAC_SIZE]
     uint8_t mac[MAC_SIZE];
     if (n < HEAD_SIZE + MAC_SIZE || memcmp(data, MAGIC, MAGIC_SIZE) != 0)
         return false;
-    uint8_t version = data[MAGIC_SIZE], count = data[MAGIC_SIZE + 1];
-    if (version != VERSION || count > PERIOD_WINDOWS)
-        return false;
-    size_t body = HEAD_SIZE + (size_t)count * ENTRY_SIZE;
-    if (n != body + MAC_SIZE || memcmp(data + MAGIC_SIZE + 2, uuid, UUID_SIZE) != 0)
+    /* n is at most FILE_MAX, and so the count at most PERIOD_WINDOWS */
+    size_t body = HEAD_SIZE + (size_t)data[MAGIC_SIZE + 1] * ENTRY_SIZE;
+    if (data[MAGIC_SIZE] != VERSION || n != body + MAC_SIZE ||
+        memcmp(data + MAGIC_SIZE + 2, uuid, UUID_SIZE) != 0)
         return false;
     mac_compute(secret, "period-file", data, body, mac);
     return mac_equal(mac, data + body, MAC_SIZE);
@@ -153,12 +152,14 @@ enum error periods_add(struct periods *p, uint32_t code, int64_t period)
     return failed;
 }
 
-/* How many steps lead from one period to a later one; false if none may be taken. */
+/* How many steps lead from one period to a later one (an earlier one is, unsigned, far beyond
+ * the bound); false if they may not be taken. */
 static bool steps_between(int64_t from, int64_t to, unsigned *steps)
 {
-    if (to < from || (uint64_t)to - (uint64_t)from > PERIOD_STEP_MAX)
+    uint64_t n = (uint64_t)to - (uint64_t)from;
+    if (n > PERIOD_STEP_MAX)
         return false;
-    *steps = (unsigned)(to - from);
+    *steps = (unsigned)n;
     return true;
 }
 
@@ -202,15 +203,15 @@ static void forget(struct period_cache *cache, const struct period_entry *e)
     }
 }
 
-/* The place of the key if it is there, otherwise a free one or that of the oldest period. */
+/* The place of the key if it is there (forget has left those of the entry's own generation),
+ * otherwise a free one or that of the oldest period. */
 static struct period_cached *place_of(struct period_cache *cache, const struct period_entry *e,
                                       int64_t period)
 {
     struct period_cached *place = &cache->last[0];
     for (unsigned i = 0; i < PERIOD_CACHED; i++) {
         struct period_cached *c = &cache->last[i];
-        if (c->used && c->code == e->code && c->generation == e->generation &&
-            c->period == period)
+        if (c->used && c->code == e->code && c->period == period)
             return c;
         if (place->used && (!c->used || c->period < place->period))
             place = c;

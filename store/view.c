@@ -40,7 +40,7 @@ static void hash_live(const struct view_context *c, const struct demand *d, stru
             continue;
         text[0] = (uint8_t)s;
         memcpy(text + 1, id->bytes, id->n);
-        mac_compute(c->ledger->live_key, "subject", text, 1U + id->n, mac);
+        mac_with(&c->ledger->live_key, "subject", text, 1U + id->n, mac);
         memcpy(v->live_hash[s], mac, SUBJECT_HASH);
     }
 }

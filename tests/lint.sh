@@ -73,9 +73,12 @@ fixed_sleeps() {
 
 check 'layout (clang-format)' clang-format clang-format --dry-run -Werror $sources
 check 'clang-tidy' clang-tidy tidy
+# getpwnam and getgrnam are called before there are threads; addresses of what is still unset are
+# taken in store/record.c.
 check 'cppcheck' cppcheck cppcheck -q -j "$jobs" --std=c11 --library=posix --error-exitcode=1 \
     --enable=warning,performance,portability --inline-suppr --suppress=missingIncludeSystem \
-    -D_GNU_SOURCE -DBUILD_TIME=0 -I. $product
+    --suppress=getpwnamCalled --suppress=getgrnamCalled --suppress=getpwuidCalled \
+    --suppress=uninitvar:store/record.c -D_GNU_SOURCE -DBUILD_TIME=0 -I. $product
 check 'manual pages (mandoc)' mandoc mandoc -T lint -W warning $(find gateway -name '*.[578]')
 check 'shell scripts (shellcheck)' shellcheck shellcheck $scripts
 check 'no function over 80 lines' ctags long_functions

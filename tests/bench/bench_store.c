@@ -6,8 +6,8 @@
  *
  * A decision is one reservation of the default limits and its settle, which rides on the next
  * transaction. `one` is one caller, who waits for each before the next; `all` are CALLERS at
- * once. Prints lines "case nanoseconds", medians of the rounds, each per decision. The stores
- * stay in DIRECTORY, and a later run goes on with them.
+ * once. Prints lines "case nanoseconds CPU-nanoseconds", medians of the rounds, per decision.
+ * The stores stay in DIRECTORY, and a later run goes on with them.
  *
  * The ledger's clock goes on a millisecond with each decision, so that slots end and are erased
  * at the rate at which others are made, however fast or slow the machine is.
@@ -25,11 +25,11 @@
 #define NO_LIMIT   100000000
 #define DAY_MS     86400000
 
-static uint64_t now_ns(void)
+static uint64_t now_ns(clockid_t clock)
 {
     struct timespec t;
 
-    clock_gettime(CLOCK_MONOTONIC, &t);
+    clock_gettime(clock, &t);
     return (uint64_t)t.tv_sec * 1000000000U + (uint64_t)t.tv_nsec;
 }
 
@@ -207,34 +207,52 @@ struct crew {
     const struct bench_case *which;
     unsigned each;
     pthread_barrier_t ready;
+    uint64_t began[CALLERS], ended[CALLERS]; /* by themselves: whoever waits wakes up late */
+    atomic_uint next;
 };
 
 static void *work(void *arg)
 {
     struct crew *c = arg;
+    unsigned me = atomic_fetch_add(&c->next, 1);
 
     pthread_barrier_wait(&c->ready);
+    c->began[me] = now_ns(CLOCK_MONOTONIC);
     c->which->run(c->each);
+    c->ended[me] = now_ns(CLOCK_MONOTONIC);
     return NULL;
 }
 
 /* Nanoseconds per decision. */
-static uint64_t run_case(const struct bench_case *which, unsigned decisions)
+struct took {
+    uint64_t time; /* from the first caller's begin to the last one's end */
+    uint64_t cpu;  /* of all threads, and of the Redis server */
+};
+
+static uint64_t cpu_ns(void)
+{
+    return now_ns(CLOCK_PROCESS_CPUTIME_ID) + (redis_pid > 0 ? redis_cpu_ns() : 0);
+}
+
+static struct took run_case(const struct bench_case *which, unsigned decisions)
 {
     pthread_t thread[CALLERS];
     struct crew c = {.which = which, .each = decisions / which->share / which->callers};
+    uint64_t began = UINT64_MAX, ended = 0, cpu = cpu_ns();
+    unsigned made = c.each * which->callers;
 
-    pthread_barrier_init(&c.ready, NULL, which->callers + 1);
+    pthread_barrier_init(&c.ready, NULL, which->callers);
     for (unsigned i = 0; i < which->callers; i++)
         if (pthread_create(&thread[i], NULL, work, &c))
             die("thread");
-    pthread_barrier_wait(&c.ready);
-    uint64_t before = now_ns();
     for (unsigned i = 0; i < which->callers; i++)
         pthread_join(thread[i], NULL);
-    uint64_t after = now_ns();
+    for (unsigned i = 0; i < which->callers; i++) {
+        began = c.began[i] < began ? c.began[i] : began;
+        ended = c.ended[i] > ended ? c.ended[i] : ended;
+    }
     pthread_barrier_destroy(&c.ready);
-    return (after - before) / (c.each * which->callers);
+    return (struct took){(ended - began) / made, (cpu_ns() - cpu) / made};
 }
 
 static void fill(void)
@@ -256,19 +274,28 @@ static int compare(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
+static unsigned long long median(uint64_t *of, unsigned n)
+{
+    qsort(of, n, sizeof *of, compare);
+    return of[n / 2];
+}
+
 static void run_rounds(unsigned rounds, unsigned decisions)
 {
-    static uint64_t took[CASES][ROUNDS_MAX];
+    static uint64_t time[CASES][ROUNDS_MAX], cpu[CASES][ROUNDS_MAX];
 
     for (unsigned round = 0; round < rounds; round++)
         for (unsigned c = 0; c < CASES; c++)
-            if (redis_socket || cases[c].run != run_redis)
-                took[c][round] = run_case(&cases[c], decisions);
-    for (unsigned c = 0; c < CASES; c++) {
-        qsort(took[c], rounds, sizeof took[c][0], compare);
-        if (took[c][0] > 0)
-            printf("%s %llu\n", cases[c].name, (unsigned long long)took[c][rounds / 2]);
-    }
+            if (redis_socket || cases[c].run != run_redis) {
+                struct took t = run_case(&cases[c], decisions);
+
+                time[c][round] = t.time;
+                cpu[c][round] = t.cpu;
+            }
+    for (unsigned c = 0; c < CASES; c++)
+        if (time[c][0] > 0)
+            printf("%s %llu %llu\n", cases[c].name, median(time[c], rounds),
+                   median(cpu[c], rounds));
 }
 
 static void run_named(const char *name, unsigned decisions)

@@ -6,6 +6,7 @@
 #                                    DEMO_URL=https://api.openai.com/v1 DEMO_MODEL=gpt-5-nano
 #   DEMO_OUTPUT_FIELD                max_tokens for servers that do not know the newer name
 #   PORT                             instead of the first free one from 8080 on
+#   RUN_DIR                          instead of build/run; made anew
 #   RUN_ONCE=1                       ends after the example answer
 set -eu
 cd "$(dirname "$0")/../.."
@@ -32,6 +33,7 @@ finish() {
             sleep 0.1 # poll
         done
     done
+    [ -z "$run" ] || rm -f "$run/pid"
     [ -z "$own" ] || rm -rf "$run"
     echo 'Ended.'
 }
@@ -43,17 +45,24 @@ trap 'exit 143' TERM HUP
 # Where the store, the secret and the rest live. lighttpd started by root goes on as www-data,
 # which must be able to reach them.
 user=$(id -un)
-run=$PWD/build/run
+run=${RUN_DIR:-$PWD/build/run}
+if [ -f "$run/pid" ] && kill -0 "$(cat "$run/pid")" 2>/dev/null; then
+    echo "Already running in $run, process $(cat "$run/pid")" >&2
+    run=''
+    exit 1
+fi
+mkdir -p "$run"
 if [ "$(id -u)" = 0 ]; then
     user=www-data
-    if ! setpriv --reuid "$user" --regid "$user" --clear-groups test -x "$PWD/build"; then
+    if ! setpriv --reuid "$user" --regid "$user" --clear-groups test -x "$run/.."; then
+        echo "$user cannot reach $run: using a directory under /tmp"
         run=$(mktemp -d /tmp/pennygate-run.XXXXXX)
         own=yes
-        echo "$user cannot reach $PWD: using $run"
     fi
 fi
 rm -rf "$run"
 mkdir -p "$run/www" "$run/store"
+echo $$ >"$run/pid"
 cp build/pennygate "$run/pennygate"
 cp platform/examples/chat.html "$run/www/index.html"
 cp platform/examples/chat.css platform/examples/chat.js "$run/www"
@@ -92,7 +101,20 @@ model demo {
 CONF
 [ -z "${DEMO_OUTPUT_FIELD:-}" ] ||
     echo "    output-field = '$DEMO_OUTPUT_FIELD'" >>"$run/pennygate.conf"
+# A real model's prices are for its owner to look up.
+[ -n "${DEMO_URL:-}" ] || cat >>"$run/pennygate.conf" <<CONF
+    price-input = '\$0.15'
+    price-output = '\$0.60'
+CONF
 echo '}' >>"$run/pennygate.conf"
+[ -n "${DEMO_URL:-}" ] || cat >>"$run/pennygate.conf" <<CONF
+limit spend {
+    per = everyone
+    unit = cost
+    window = month
+    max = '\$5.00'
+}
+CONF
 
 [ "$(id -u)" != 0 ] || chown -R "$user:$user" "$run"
 if [ "$(id -u)" = 0 ]; then
@@ -164,6 +186,12 @@ ask="{\"stream\": true, \"messages\": [{\"role\": \"user\", \"content\": \"Why i
 echo "\$ curl -N -H 'Content-Type: application/json' -d '$ask' $api"
 curl -sSN -H 'Content-Type: application/json' -d "$ask" "$api"
 echo
+tries=0 # until the answer has been settled, about a second later
+until "$run/pennygate" stats --json -c "$run/pennygate.conf" | grep -q '"settled": [1-9]'; do
+    tries=$((tries + 1))
+    [ "$tries" -lt 50 ] || break
+    sleep 0.1 # poll
+done
 "$run/pennygate" stats -c "$run/pennygate.conf"
 echo
 echo "Chat page:  http://127.0.0.1:$port/"

@@ -50,6 +50,12 @@ def alive(pid):
         return False
 
 
+def name_of(pid):
+    with contextlib.suppress(OSError), open(f"/proc/{pid}/comm", encoding="ascii") as file:
+        return file.read().strip()
+    return None
+
+
 def children(pid):
     try:
         threads = os.listdir(f"/proc/{pid}/task")
@@ -335,9 +341,9 @@ class Site:
         kept = {name: os.environ[name] for name in ("PATH", "LANG", "TMPDIR") if name in os.environ}
         return {**kept, "ASAN_OPTIONS": "detect_leaks=0:verify_asan_link_order=0", **self.env, **more}
 
-    def run(self, *arguments, check=True, **env):
+    def run(self, *arguments, check=True, config=None, **env):
         """A command of pennygate; its standard output. `check`: it must succeed."""
-        done = subprocess.run([self.program, *arguments, "-c", self.config], text=True,
+        done = subprocess.run([self.program, *arguments, "-c", config or self.config], text=True,
                               capture_output=True, timeout=60, env=self.environment(**env),
                               stdin=subprocess.DEVNULL, check=False)
         if not check:
@@ -349,8 +355,12 @@ class Site:
         if not self.store.exists():
             self.store.mkdir(mode=0o700)
             self.own(self.store)
-        self.run("init", *(("--owner", USER) if os.geteuid() == 0 else ()))
+        self.run("init", *self.owner())
         return self
+
+    def owner(self):
+        """The flags by which init makes a store for the right user."""
+        return ("--owner", USER) if os.geteuid() == 0 else ()
 
     def settled(self):
         """Waits until nothing that was admitted today is still open; today's history."""
@@ -379,9 +389,7 @@ class Site:
         return next((one for one in stats["days"] if one["day"] == stats["today"]), nothing)
 
     def start(self, mode="spawned", **options):
-        server = Server(self, mode, **options)
-        self.servers.append(server)
-        return server
+        return Server(self, mode, **options)
 
     def close(self):
         for server in self.servers:
@@ -401,22 +409,23 @@ class Server:
         self.log_path = self.directory / "error.log"
         self.log_path.touch()
         site.own(self.log_path)
-        self.gateway = None
+        self.gateway = self.process = None
+        site.servers.append(self)
         if mode == "external":
             self.serve()
         (self.directory / "lighttpd.conf").write_text(self.configuration(stream), encoding="utf-8")
-        self.process = subprocess.Popen(
-            ["lighttpd", "-D", "-f", self.directory / "lighttpd.conf"], env=site.environment(),
-            stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=open(self.log_path, "ab"))
+        self.process = self._popen("lighttpd", "-D", "-f", self.directory / "lighttpd.conf")
         until(lambda: accepts(self.port) or self.process.poll() is not None, 10, "lighttpd's port")
         assert self.process.poll() is None, self.log()
 
+    def _popen(self, *command):
+        with open(self.log_path, "ab") as log:
+            return subprocess.Popen(command, env=self.site.environment(), stdin=subprocess.DEVNULL,
+                                    stdout=subprocess.DEVNULL, stderr=log)
+
     def serve(self):
         """The external daemon, or a further one on the same socket once the old one is gone."""
-        self.gateway = subprocess.Popen(
-            [*self.prefix, self.site.program, "serve", "-c", self.site.config],
-            env=self.site.environment(), stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
-            stderr=open(self.log_path, "ab"))
+        self.gateway = self._popen(*self.prefix, self.site.program, "serve", "-c", self.site.config)
         until(lambda: self.site.socket.exists() or self.gateway.poll() is not None, 10, "the socket")
         assert self.gateway.poll() is None, self.log()
 
@@ -464,10 +473,14 @@ fastcgi.server = ("{MOUNT}" => ((
         return self.log_path.read_text(errors="replace")
 
     def gateways(self):
-        """The process ids of pennygate."""
-        if self.gateway is not None:
-            return [self.gateway.pid]
-        return [pid for pid in children(self.process.pid) if alive(pid)]
+        """The process ids of pennygate, also of one that runs under another command."""
+        found, look = [], [(self.gateway or self.process).pid]
+        while look:
+            pid = look.pop()
+            if name_of(pid) == "pennygate" and alive(pid):
+                found.append(pid)
+            look += children(pid)
+        return found
 
     def open(self, method, path, body=b"", headers=(), **options):
         return Call(self.port, method, MOUNT + path, body, headers, **options)
@@ -489,22 +502,19 @@ fastcgi.server = ("{MOUNT}" => ((
 
     def stop(self):
         """Ends lighttpd and what it started; nothing may outlive it for long."""
-        if self.process is None:
+        if self.process is None and self.gateway is None:
             return
-        started = self.gateways()
+        started = self.gateways() + (children(self.process.pid) if self.process else [])
         for pid in started:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGCONT)
-        self.process.terminate()
-        self.process.wait(20)
-        self.process = None
-        if self.gateway is not None and self.gateway.poll() is None:
-            self.gateway.terminate()
-            self.gateway.wait(20)
         try:
+            for process in filter(None, (self.process, self.gateway)):
+                process.terminate()
+                process.wait(20)
             until(lambda: not any(alive(pid) for pid in started), 20, "the end of pennygate")
         finally:
-            for pid in started:
-                if alive(pid):
-                    os.kill(pid, signal.SIGKILL)
+            for pid in filter(alive, started):
+                os.kill(pid, signal.SIGKILL)
+            self.process = self.gateway = None
         assert "Sanitizer" not in self.log(), self.log()

@@ -263,6 +263,37 @@ def test_root_gives_away_an_empty_directory_only(bare):
 
 
 @ROOT_ONLY
+def test_root_makes_the_secret_where_only_root_can(bare):
+    place = bare.directory / "etc"
+    place.mkdir(mode=0o755)
+    bare.site["secret-file"] = place / "secret"
+    bare.write()
+    bare.run("init", *OWN)
+    assert (place / "secret").stat().st_uid == pwd.getpwnam(USER).pw_uid
+    assert "0 faults" in bare.run("check")
+
+
+@ROOT_ONLY
+def test_root_makes_no_secret_where_others_could_put_one(bare):
+    place = bare.directory / "etc"
+    place.mkdir()
+    place.chmod(0o757)
+    bare.site["secret-file"] = place / "secret"
+    bare.write()
+    bare.run("init", *OWN)
+    place.chmod(0o755)
+    assert (place / "secret").stat().st_uid == pwd.getpwnam(USER).pw_uid
+
+
+@pytest.mark.parametrize("example", sorted((ROOT / "platform/examples").glob("*.conf")), ids=lambda path: path.name)
+def test_the_examples_can_be_used(bare, example):
+    text = example.read_text(encoding="utf-8").replace("/etc/pennygate", str(bare.directory))
+    bare.write(text.replace("/var/lib/pennygate", str(bare.store)))
+    bare.run("init", *OWN)
+    assert "0 faults" in bare.run("check")
+
+
+@ROOT_ONLY
 def test_init_notices_that_the_owner_cannot_read_the_files(bare):
     os.chown(bare.key, 0, 0)
     assert "the store's owner, must be able to read" in fails(bare, 1, "init", *OWN)

@@ -15,14 +15,15 @@ def descendants(pid):
 
 
 @pytest.fixture
-def demo():
+def demo(tmp_path):
     process = None
 
     def start(**env):
         nonlocal process
         process = subprocess.Popen(["tests/demo/run.sh"], cwd=ROOT, stdin=subprocess.DEVNULL, text=True,
                                    stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-                                   env={**os.environ, "PORT": str(free_port()), **env})
+                                   env={**os.environ, "PORT": str(free_port()),
+                                        "RUN_DIR": str(tmp_path / "run"), **env})
         return process
 
     yield start

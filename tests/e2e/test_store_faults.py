@@ -1,5 +1,6 @@
 """F42: whatever happens to the store, the answer is 503 with its code, the model is not called,
 nothing is created, the log says what is wrong; and once it is mended, service goes on."""
+import contextlib
 import os
 import pathlib
 import shutil
@@ -14,11 +15,11 @@ as_root = pytest.mark.skipif(os.geteuid() != 0, reason="needs root for a mount")
 
 
 def refused(answer):
-    """503 with the meter's code; where the mapped file was cut under a live process, the web
-    server's own 5xx is as good."""
-    if answer.status in (500, 502, 503) and not answer.body.startswith(b"{"):
+    """503 with the meter's code, or `stopping` while a process starts anew for a new secret;
+    where the mapped file was cut under a live process, the web server's own 5xx is as good."""
+    if answer.status in (500, 502, 503) and answer.header("Content-Type") == "text/html":
         return True
-    assert (answer.status, answer.code) == (503, "meter_unavailable"), answer.body
+    assert answer.status == 503 and answer.code in ("meter_unavailable", "stopping"), answer.body
     assert int(answer.header("Retry-After")) >= 1
     return True
 
@@ -66,11 +67,20 @@ class LockDeleted(Fault):
 
 
 class Replaced(DataDeleted):
-    """By a copy of itself: a running process would go on counting in the old one."""
+    """By a fresh one, made for the same secret: a running process would go on counting in the
+    old one, and a new one would have a new budget."""
 
     def harm(self):
         super().harm()
-        shutil.copy2(self.place.directory / "data.away", self.data)
+        other = self.place.directory / "other"
+        other.mkdir(mode=0o700)
+        self.place.own(other)
+        store, self.place.site["store"] = self.place.site["store"], other
+        text, self.place.site["store"] = self.place.text(), store
+        config = self.place.directory / "other.conf"
+        config.write_text(text, encoding="utf-8")
+        self.place.run("init", *self.place.owner(), config=config)
+        shutil.copy2(other / "data.mdb", self.data)
         self.place.own(self.data)
 
 
@@ -230,6 +240,20 @@ def test_f42_an_older_copy_is_put_back(site, model):
     assert model.count == 5
 
 
+def test_a_current_copy_counts_on(site, model):
+    """Put in place under a running process; what it holds is all that was counted."""
+    place = site()
+    server = place.start()
+    assert server.chat().status == 200
+    place.settled()
+    copy = place.directory / "copy"
+    shutil.copy2(place.data_file, copy)
+    place.own(copy)
+    copy.rename(place.data_file)
+    until(lambda: server.chat().status == 200, 5, "service from the copy")
+    assert place.used("site-day") == model.count == 2
+
+
 def test_f42_read_only_files(site, model):
     place = site()
     place.data_file.chmod(0o400)
@@ -258,11 +282,12 @@ def test_f42_the_map_is_full(site, model):
     admitted, answer = many_callers(server, 4000)
     assert refused(answer)
     assert model.count == admitted
-    assert refused(server.chat(source="127.9.9.9"))
-    assert model.count == admitted
+    assert place.used("site-day") == admitted
     place.site["store-size"] = "4M"
     place.write()
     until(lambda: server.chat(source="127.9.9.9").status == 200, 15, "service with a larger map")
+    for n in range(100):
+        assert server.chat(source=f"127.9.8.{1 + n}").status == 200
 
 
 @pytest.fixture
@@ -282,12 +307,8 @@ def test_f42_the_file_system_is_full(site, model, small_disk):
     server = place.start()
     assert server.chat().status == 200
     filler = small_disk / "filler"
-    with open(filler, "wb") as file:
-        try:
-            while True:
-                file.write(bytes(4096))
-                file.flush()
-        except OSError:
+    with open(filler, "wb", buffering=0) as file, contextlib.suppress(OSError):
+        while file.write(bytes(4096)):
             pass
     admitted, answer = many_callers(server, 3000)
     assert refused(answer)
@@ -315,7 +336,7 @@ def test_f42_the_file_system_is_read_only(site, model, small_disk):
 def test_f42_a_write_fails_at_any_point(site, model, call, error, after):
     """Nothing is admitted whose reservation did not reach the disk; a later process counts on."""
     place = site(limits={"site-day": limit("everyone", "calls", "day", 100)})
-    prefix = ["/usr/bin/strace", "-f", "-qq", "-o", "/dev/null", "-e", f"trace={call}",
+    prefix = ["/usr/bin/strace", "-f", "-qq", "-I2", "-o", "/dev/null", "-e", f"trace={call}",
               "-e", f"inject={call}:error={error}:when={after}+"]
     server = place.start(prefix=prefix)
     admitted = 0

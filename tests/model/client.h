@@ -20,7 +20,6 @@
 #include <unistd.h>
 
 #define MODEL_PROGRAM "build/practice-model" /* or what PRACTICE_MODEL says */
-#define MODEL_ASK_MAX 65536
 #define MODEL_WAIT_MS 5000 /* for what takes milliseconds on a quiet machine */
 
 struct model {
@@ -101,31 +100,44 @@ static inline int model_connect(unsigned port)
     return fd;
 }
 
+/* All that comes until the other side closes; to be freed. */
+static inline char *model_read_all(int fd)
+{
+    size_t got = 0, room = 4096;
+    char *text = malloc(room);
+    ssize_t n;
+
+    while (text != NULL && (n = read(fd, text + got, room - 1 - got)) > 0) {
+        got += (size_t)n;
+        if (got == room - 1)
+            text = realloc(text, room *= 2);
+    }
+    if (text == NULL)
+        model_die("out of memory");
+    text[got] = '\0';
+    return text;
+}
+
 /* The parsed answer to a request on a connection of its own. */
 static inline json_t *model_ask(const struct model *m, const char *method, const char *path,
                                 const char *body)
 {
-    static char buf[MODEL_ASK_MAX];
-    int fd = model_connect(m->port), n;
-    size_t got = 0;
-    ssize_t r;
-    char *text;
+    int fd = model_connect(m->port);
+    char *text, *start;
     json_t *value;
 
-    n = snprintf(buf, sizeof buf,
-                 "%s %s HTTP/1.0\r\nContent-Type: application/json\r\n"
-                 "Content-Length: %zu\r\n\r\n%s",
-                 method, path, strlen(body), body);
-    if (write(fd, buf, (size_t)n) != n)
+    if (dprintf(fd,
+                "%s %s HTTP/1.0\r\nContent-Type: application/json\r\n"
+                "Content-Length: %zu\r\n\r\n%s",
+                method, path, strlen(body), body) < 0)
         model_die("does not read");
-    while (got < sizeof buf - 1 && (r = read(fd, buf + got, sizeof buf - 1 - got)) > 0)
-        got += (size_t)r;
-    buf[got] = '\0';
+    text = model_read_all(fd);
     close(fd);
-    text = strstr(buf, "\r\n\r\n");
-    value = text == NULL ? NULL : json_loads(text, JSON_DECODE_ANY, NULL);
-    if (value == NULL || strstr(buf, " 200 ") == NULL)
-        model_die(buf);
+    start = strstr(text, "\r\n\r\n");
+    value = start == NULL ? NULL : json_loads(start, JSON_DECODE_ANY, NULL);
+    if (value == NULL || strstr(text, " 200 ") == NULL)
+        model_die(text);
+    free(text);
     return value;
 }
 

@@ -664,7 +664,7 @@ static enum MHD_Result note_header(void *arg, enum MHD_ValueKind kind, const cha
     size_t i;
 
     (void)kind;
-    for (i = 0; name[i] != '\0' && i < sizeof lower - 1; i++)
+    for (i = 0; i < sizeof lower - 1 && name[i] != '\0'; i++)
         lower[i] = (char)tolower((unsigned char)name[i]);
     lower[i] = '\0';
     json_object_set_new(arg, lower, json_string(value == NULL ? "" : value));

@@ -7,7 +7,6 @@ time, the local date that libc says, and what it costs by now.
 """
 import dataclasses
 import datetime
-import math
 
 import civil
 import machine
@@ -49,7 +48,7 @@ class Site:
     def __init__(self, limits, rule, start_ms):
         self.limits, self.machine = limits, machine.Machine(start_ms)
         self.set_zone(rule)
-        self.zone_changed = False
+        self.zone_changed = False  # then a day that began once can begin again
         self.rows, self.ends, self.admitted = {}, {}, []
 
     def set_zone(self, rule):
@@ -176,8 +175,9 @@ class Site:
 
 # Limits, and what happens.
 
-maxima = {pure.CALLS: st.integers(0, 12), pure.TOKENS: st.integers(0, 300),
-          pure.COST: st.integers(0, 4000), pure.CONCURRENT: st.integers(0, 8)}
+# Mostly such that something is admitted and something refused.
+maxima = {pure.CALLS: st.integers(1, 12), pure.TOKENS: st.integers(60, 400),
+          pure.COST: st.integers(900, 6000), pure.CONCURRENT: st.integers(1, 8)}
 subjects = st.sampled_from([pure.ADDRESS, pure.ANONYMOUS, pure.EVERYONE])
 
 
@@ -188,7 +188,9 @@ def make_limit(subject, unit, text, limit_max):
 @st.composite
 def limits(draw, units=(pure.CALLS, pure.TOKENS, pure.COST, pure.CONCURRENT), windows=WINDOWS):
     unit = draw(st.sampled_from(units))
-    highest = maxima[unit] if draw(st.integers(0, 3)) else st.just(pure.UNLIMITED)
+    sort = draw(st.integers(0, 19))
+    highest = {0: st.just(0), 1: st.just(pure.UNLIMITED), 2: st.integers(0, 60)}.get(
+        sort, maxima[unit])
     return make_limit(draw(subjects), unit, draw(st.sampled_from(windows)), draw(highest))
 
 
@@ -196,7 +198,7 @@ weights = st.tuples(st.just(1), st.integers(0, 60), st.integers(0, 900)).map(lis
 jitters = st.sampled_from([-1, 0, 0, 1])
 which = st.integers(0, 63)
 callers = st.sampled_from(CALLERS)
-bursts = st.tuples(st.just("burst"), callers, st.integers(1, 8), weights)
+bursts = st.tuples(st.just("burst"), callers, st.integers(1, 12), weights)
 moves = st.one_of(
     st.tuples(st.just("tick"), machine.spans),
     st.tuples(st.just("edge"), which, jitters),
@@ -291,10 +293,9 @@ orders = st.lists(st.tuples(which, st.integers(0, 100)), max_size=20)
 
 @settings(max_examples=250)
 @given(limit_list=st.lists(limits(), min_size=1, max_size=5), rule=st.sampled_from(ZONES),
-       start_ms=starts, happenings=st.lists(rounds, max_size=12), order=orders)
+       start_ms=starts, happenings=st.lists(rounds, min_size=3, max_size=15), order=orders)
 def test_never_over_and_waits_are_exact(limit_list, rule, start_ms, happenings, order):
     site = Site(limit_list, rule, start_ms)
-    site.zone_changed = False
     for one in happenings:
         for happening in one:
             play(site, happening)
@@ -308,10 +309,9 @@ def test_never_over_and_waits_are_exact(limit_list, rule, start_ms, happenings, 
 @given(limit_list=st.lists(limits(), min_size=1, max_size=4), rule=st.sampled_from(ZONES),
        start_ms=starts, order=orders, happenings=st.lists(
            st.tuples(st.one_of(clock_events, moves), bursts, st.one_of(settles, clock_events)),
-           max_size=12))
+           min_size=3, max_size=15))
 def test_F44_never_over_while_the_clock_steps(limit_list, rule, start_ms, happenings, order):
     site = Site(limit_list, rule, start_ms)
-    site.zone_changed = False
     for one in happenings:
         for happening in one:
             play(site, happening)
@@ -320,10 +320,11 @@ def test_F44_never_over_while_the_clock_steps(limit_list, rule, start_ms, happen
 
 
 @settings(max_examples=200)
-@given(limit_list=st.lists(limits(windows=["day", "month", "hour", "10s"]), min_size=1, max_size=4),
+@given(limit_list=st.lists(limits(windows=["day", "month", "hour", "10s"]), min_size=1,
+                           max_size=4),
        start_ms=starts, happenings=st.lists(
            st.tuples(st.tuples(st.just("zone"), st.sampled_from(ZONES)), moves, bursts),
-           max_size=12))
+           min_size=3, max_size=15))
 def test_F43_never_over_while_the_zone_changes(limit_list, start_ms, happenings):
     site = Site(limit_list, "UTC0", start_ms)
     for one in happenings:
@@ -333,11 +334,10 @@ def test_F43_never_over_while_the_zone_changes(limit_list, start_ms, happenings)
 
 @settings(max_examples=150)
 @given(limit_list=st.lists(limits(), min_size=1, max_size=4), rule=st.sampled_from(ZONES),
-       start_ms=starts, happenings=st.lists(rounds, max_size=12), order=orders)
+       start_ms=starts, happenings=st.lists(rounds, min_size=3, max_size=15), order=orders)
 def test_no_admission_takes_it_over_even_if_settles_exceed_what_was_reserved(
         limit_list, rule, start_ms, happenings, order):
     site = Site(limit_list, rule, start_ms)
-    site.zone_changed = False
     for one in happenings:
         for happening in one:
             play(site, happening, excess=1)
@@ -351,7 +351,6 @@ def test_no_admission_takes_it_over_even_if_settles_exceed_what_was_reserved(
 def test_no_interval_of_the_length_is_over_at_slot_edges(text, limit_max, start_ms, eighths):
     """Bursts that hug the edges of slots, where a window counted in slots would leak."""
     site = Site([make_limit(pure.ADDRESS, pure.CALLS, text, limit_max)], "UTC0", start_ms)
-    site.zone_changed = False
     part_ms = site.limits[0].window.seconds * 125
     for n, jitter, calls in eighths:
         t_ms = site.machine.time()
@@ -398,22 +397,24 @@ def test_F5_the_number_shown_is_the_number_enforced(text, limit_max, start_ms, r
         return
     if v.outcome == pure.REFUSED:
         assert shown.remaining == 0 and shown.more_ms == v.until_ms
-    left, t_ms = shown.remaining, site.machine.stored.time_ms
+    left = shown.remaining
+
     # More comes at that instant and not before: what a refused and an admitted call leave.
     def left_at(u_ms):
         w, _ = site.ask("a", one, u_ms)
         return w.standings[0].remaining + (w.outcome == pure.ADMITTED)
+
     assert left_at(site.machine.time()) == left
     assert left_at(shown.more_ms - 1) == left < left_at(shown.more_ms)
     for n in range(left):
         assert site.reserve("a", one).outcome == pure.ADMITTED, n
     assert site.reserve("a", one).outcome == pure.REFUSED
-    assert site.machine.stored.time_ms == t_ms or left > 0
 
 
 @settings(max_examples=200)
-@given(text=st.sampled_from(SLIDINGS), before_ms=st.integers(1, 10**9), night=st.sampled_from(NIGHTS),
-       after_ms=st.integers(0, 10**9), calls=st.integers(1, 10))
+@given(text=st.sampled_from(SLIDINGS), night=st.sampled_from(NIGHTS),
+       before_ms=st.integers(1, 10**9), after_ms=st.integers(0, 10**9),
+       calls=st.integers(1, 10))
 def test_F49_a_window_across_midnight_still_counts(text, before_ms, night, after_ms, calls):
     midnight_ms = night_ms(night)
     length_ms = pure.window(text).seconds * 1000
@@ -442,14 +443,16 @@ def test_F2_F7_F9_exactly_as_many_as_fit(limit_max, n, weight, text, start_ms):
 
 @settings(max_examples=300)
 @given(rule=st.sampled_from(ZONES), other=st.sampled_from(ZONES), start_ms=starts,
-       text=st.sampled_from(["day", "month"]), near_ms=st.integers(-2 * pure.DAY_MS, 2 * pure.DAY_MS))
+       text=st.sampled_from(["day", "month"]),
+       near_ms=st.integers(-2 * pure.DAY_MS, 2 * pure.DAY_MS))
 def test_F43_one_date_is_one_row_whatever_the_zone(rule, other, start_ms, text, near_ms):
     w = pure.window(text)
     for t_ms in (start_ms, start_ms + near_ms):
         (slot,) = pure.slots(w, pure.zone(rule), t_ms)
         date = civil.libc_date(rule, t_ms)
         # The same date elsewhere: by a clock there that shows what the one here shows.
-        there_ms = t_ms + (civil.libc(rule, t_ms).tm_gmtoff - civil.libc(other, t_ms).tm_gmtoff) * 1000
+        shift_s = civil.libc(rule, t_ms).tm_gmtoff - civil.libc(other, t_ms).tm_gmtoff
+        there_ms = t_ms + shift_s * 1000
         assume(civil.libc_date(other, there_ms) == date)
         (same,) = pure.slots(w, pure.zone(other), there_ms)
         assert bytes(same) == bytes(slot)

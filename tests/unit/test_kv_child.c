@@ -47,7 +47,8 @@ static enum error read_beyond_the_end(void *arg)
     volatile const char *map = mmap(NULL, 4096, PROT_READ, MAP_SHARED, *(int *)arg, 0);
     if (map == MAP_FAILED)
         return ERROR_SYSTEM;
-    return map[0] ? ERROR_EXISTS : ERROR_NONE;
+    char first = map[0];
+    return first ? ERROR_EXISTS : ERROR_NONE;
 }
 
 static enum error hang(void *arg)
@@ -182,8 +183,10 @@ static enum error signal_itself(void *arg)
 static void test_the_parents_handlers_do_not_run_in_the_child(void **state)
 {
     (void)state;
-    handled =
-        mmap(NULL, sizeof *handled, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    int zero = open("/dev/zero", O_RDWR | O_CLOEXEC);
+    assert_true(zero >= 0);
+    handled = mmap(NULL, sizeof *handled, PROT_READ | PROT_WRITE, MAP_SHARED, zero, 0);
+    close(zero);
     assert_true(handled != MAP_FAILED);
     signal(SIGUSR1, handler);
     assert_error(kv_child_run(signal_itself, NULL, LONG_MS), ERROR_STORE_BROKEN);

@@ -109,6 +109,13 @@ static void read_and_hold(const char *directory, int fd)
     be_ready(fd);
 }
 
+static void only_open(const char *directory, int fd)
+{
+    struct kv *kv;
+    child_must(kv_open(directory, MAP, &kv) == ERROR_NONE);
+    be_ready(fd);
+}
+
 /* Rewrites one row until an error or `n` times. */
 static enum error update(struct kv *kv, int n)
 {
@@ -140,6 +147,7 @@ static void test_dead_reader_is_cleared_F45(void **state)
     assert_error(update(kv, 1000), ERROR_NONE);
     kv_close(kv);
 
+    struct held_child other = start(only_open, d); /* or LMDB would make its lock file anew */
     c = start(read_and_hold, d);
     kv = open_store(d, SMALL_MAP);
     assert_error(update(kv, 1000), ERROR_STORE_FULL);
@@ -148,6 +156,7 @@ static void test_dead_reader_is_cleared_F45(void **state)
     kv = open_store(d, SMALL_MAP); /* opening clears too */
     assert_error(update(kv, 1000), ERROR_NONE);
     kv_close(kv);
+    kill_9(other);
 }
 
 static void take_all_slots(const char *directory, int fd)
@@ -164,17 +173,23 @@ static void take_all_slots(const char *directory, int fd)
     be_ready(fd);
 }
 
-/* Opening needs a slot for a moment. */
 static void test_reader_slots_taken_and_died_F45(void **state)
 {
     (void)state;
     const char *d = make_store("s", 5, 10);
+    struct kv *kv = open_store(d, MAP), *second = NULL;
     struct held_child c = start(take_all_slots, d);
-    struct kv *kv = NULL;
-    assert_error(kv_open(d, MAP, &kv), ERROR_BUSY);
+    struct kv_txn *t = NULL;
+    assert_error(kv_begin_read(kv, &t), ERROR_BUSY);
+    kv_close(kv);
+    assert_error(kv_open(d, MAP, &second), ERROR_BUSY); /* opening needs one for a moment */
+    assert_null(second);
+
     kill_9(c);
     kv = open_store(d, MAP);
-    assert_int_equal(count_rows(kv), 5);
+    c = start(take_all_slots, d);
+    kill_9(c);
+    assert_int_equal(count_rows(kv), 5); /* the dead have been cleared */
 
     enum { SLOTS = KV_READERS + 64 };
     struct kv_txn *own[SLOTS] = {NULL};
@@ -442,6 +457,23 @@ static uint32_t child_count(struct kv *kv)
     return n;
 }
 
+/* Of every byte of every value; never 1. */
+static uint32_t child_sum(struct kv *kv)
+{
+    struct kv_txn *t = NULL;
+    struct kv_cursor *c;
+    struct kv_slice k, v;
+    uint32_t sum = 0;
+    child_must(kv_begin_read(kv, &t) == ERROR_NONE);
+    child_must(kv_cursor_open(t, &c) == ERROR_NONE);
+    enum error e = kv_cursor_seek(c, "", 0, &k, &v);
+    for (; !e; e = kv_cursor_next(c, &k, &v))
+        for (size_t i = 0; i < v.n; i++)
+            sum += 2U * ((const unsigned char *)v.data)[i];
+    child_must(e == ERROR_NOT_FOUND);
+    return sum;
+}
+
 /* One row in a transaction of its own. */
 static enum error child_put(struct kv *kv, uint32_t number, size_t n_value)
 {
@@ -622,6 +654,7 @@ static void test_meta_page_cannot_be_written_F42(void **state)
 /* ---- broken pages ---- */
 
 #define SEEDS 200
+#define PAGE  ((size_t)sysconf(_SC_PAGESIZE))
 
 static uint32_t next_random(uint32_t *seed)
 {
@@ -664,8 +697,7 @@ static int read_everything(const char *d)
         signal(SIGSEGV, SIG_DFL);
         signal(SIGBUS, SIG_DFL);
         child_must(kv_open(d, MAP, &kv) == ERROR_NONE);
-        child_count(kv);
-        _exit(0);
+        _exit(child_sum(kv) == 1 ? 1 : 0);
     }
     return scratch_wait(pid);
 }
@@ -713,9 +745,36 @@ static void test_broken_pages_never_kill_F42(void **state)
     free(broken);
 }
 
+/* The end of a file can be the middle of a value, which a cursor does not touch. */
+static void test_file_cut_anywhere_F42(void **state)
+{
+    (void)state;
+    const char *from = make_store("from", 20, 100), *d = scratch_path("d");
+    struct kv *kv = open_store(from, MAP);
+    for (uint32_t i = 0; i < 5; i++)
+        fill(kv, 100 + i, 1, VALUE_MAX);
+    kv_close(kv);
+    size_t n;
+    unsigned refused = 0;
+    unsigned char *sound = read_file(in(from, "data.mdb"), &n);
+    assert_int_equal(mkdir(d, 0700), 0);
+    for (size_t cut = n; cut > PAGE; cut -= PAGE / 2) {
+        scratch_write(in(d, "data.mdb"), 0600, sound, cut);
+        scratch_write(in(d, "lock.mdb"), 0600, "", 0);
+        enum error e = kv_open(d, MAP, &kv);
+        assert_true(e == ERROR_NONE || e == ERROR_STORE_INVALID);
+        refused += e != ERROR_NONE;
+        if (e)
+            continue;
+        kv_close(kv);
+        assert_int_equal(read_everything(d), 0);
+    }
+    assert_true(refused > n / PAGE);
+    free(sound);
+}
+
 /* ---- damage that LMDB itself reads without complaint ---- */
 
-#define PAGE     ((size_t)sysconf(_SC_PAGESIZE))
 #define BRANCH   1
 #define LEAF     2
 #define HEADER   (sizeof(size_t) + 8)
@@ -810,13 +869,38 @@ static unsigned free_more_than_there_are(unsigned char *page, size_t pages)
     return r != NULL;
 }
 
+static unsigned free_out_of_order(unsigned char *page, size_t pages)
+{
+    unsigned char *r = free_record(page), first[sizeof(size_t)];
+    (void)pages;
+    if (!r)
+        return 0;
+    memcpy(first, r + 2 * sizeof first, sizeof first);
+    memcpy(r + 2 * sizeof first, r + 3 * sizeof first, sizeof first);
+    memcpy(r + 3 * sizeof first, first, sizeof first);
+    return 1;
+}
+
+/* The key of the last record, so that the order of the keys stays right. */
 static unsigned freed_by_a_later_transaction(unsigned char *page, size_t pages)
 {
+    size_t last = (half_at(page + FLAGS_AT + 2) - HEADER) / 2 - 1;
+    (void)pages;
+    if (!free_record(page))
+        return 0;
+    set_word(page + half_at(page + HEADER + 2 * last) + 8, 0, 1000000);
+    return 1;
+}
+
+static unsigned freed_by_one_twice(unsigned char *page, size_t pages)
+{
+    size_t last = (half_at(page + FLAGS_AT + 2) - HEADER) / 2 - 1;
     unsigned char *r = free_record(page);
     (void)pages;
-    if (r)
-        set_word(r, 0, 1000000);
-    return r != NULL;
+    if (!r || last == 0)
+        return 0;
+    memcpy(r, page + half_at(page + HEADER + 2 * last) + 8, sizeof(size_t));
+    return 1;
 }
 
 static const struct {
@@ -828,7 +912,9 @@ static const struct {
     {"a meta page is free", LEAF, free_a_meta_page},
     {"a page beyond the end is free", LEAF, free_beyond_the_end},
     {"a page is free twice", LEAF, free_the_same_twice},
+    {"free pages are out of order", LEAF, free_out_of_order},
     {"a record of the free list is shorter than it says", LEAF, free_more_than_there_are},
+    {"two records are of one transaction", LEAF, freed_by_one_twice},
     {"pages were freed in the future", LEAF, freed_by_a_later_transaction},
 };
 
@@ -876,11 +962,11 @@ static void test_walk_sees_quiet_damage_F42(void **state)
 static void *use_the_heap(void *arg)
 {
     atomic_bool *stop = arg;
-    while (!atomic_load(stop)) {
-        char *volatile p = malloc(100000);
-        free(p);
-        p = malloc(50);
-        free(p);
+    for (size_t n = 1; !atomic_load(stop); n = n * 7 % 100003 + 1) {
+        volatile char *p = malloc(n);
+        if (p)
+            p[0] = 1;
+        free((void *)(uintptr_t)p);
     }
     return NULL;
 }
@@ -937,6 +1023,61 @@ static void test_file_that_vanishes_while_opening_F42(void **state)
     assert_true(outcomes[ERROR_NONE] > 0 && outcomes[ERROR_STORE_MISSING] > 0);
 }
 
+/* Puts two stores in each other's place, again and again. */
+static void exchange(const char *directory, int fd)
+{
+    char data[PATH_MAX + 16], other[PATH_MAX + 16];
+    snprintf(data, sizeof data, "%s/data.mdb", directory);
+    snprintf(other, sizeof other, "%s/other", directory);
+    child_must(write(fd, "x", 1) == 1);
+    for (;;)
+        child_must(renameat2(AT_FDCWD, data, AT_FDCWD, other, RENAME_EXCHANGE) == 0);
+}
+
+static void wait_for_exchange(const char *directory)
+{
+    struct stat first, now;
+    int64_t end = clock_monotonic_ms() + WAIT_MS;
+    assert_int_equal(stat(in(directory, "data.mdb"), &first), 0);
+    do {
+        assert_int_equal(stat(in(directory, "data.mdb"), &now), 0);
+        assert_true(clock_monotonic_ms() < end);
+    } while (now.st_ino == first.st_ino);
+}
+
+/* What passes the check is what stands at the path, and not what stood there for a moment. */
+static void test_file_that_is_exchanged_while_opening_F42(void **state)
+{
+    (void)state;
+    const char *d = make_store("s", 5, 10), *o = make_store("o", 7, 10);
+    struct stat st;
+    assert_int_equal(rename(in(o, "data.mdb"), in(d, "other")), 0);
+    assert_int_equal(stat(in(d, "other"), &st), 0);
+    ino_t other = st.st_ino;
+    struct held_child c = start(exchange, d);
+    unsigned opened = 0;
+    for (int i = 0; i < 500; i++) {
+        struct kv *kv = NULL;
+        int status;
+        wait_for_exchange(d);
+        enum error e = kv_open(d, MAP, &kv);
+        kill(c.pid, SIGSTOP);
+        assert_int_equal(waitpid(c.pid, &status, WUNTRACED), c.pid);
+        assert_true(WIFSTOPPED(status));
+        assert_true(e == ERROR_NONE || e == ERROR_STORE_REPLACED);
+        if (!e) {
+            opened++;
+            assert_int_equal(stat(in(d, "data.mdb"), &st), 0);
+            if (kv_check_files(kv) == ERROR_NONE)
+                assert_int_equal(count_rows(kv), st.st_ino == other ? 7 : 5);
+            kv_close(kv);
+        }
+        kill(c.pid, SIGCONT);
+    }
+    kill_9(c);
+    print_message("  %u opened\n", opened);
+}
+
 #define TEST(f) cmocka_unit_test_setup_teardown(f, scratch_make, scratch_remove)
 
 int main(void)
@@ -957,9 +1098,11 @@ int main(void)
         TEST(test_write_cut_short),
         TEST(test_meta_page_cannot_be_written_F42),
         TEST(test_broken_pages_never_kill_F42),
+        TEST(test_file_cut_anywhere_F42),
         TEST(test_walk_sees_quiet_damage_F42),
         TEST(test_walk_beside_busy_threads),
         TEST(test_file_that_vanishes_while_opening_F42),
+        TEST(test_file_that_is_exchanged_while_opening_F42),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

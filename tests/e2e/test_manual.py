@@ -1,0 +1,85 @@
+"""The manual says what the program does: every option, field, code, command and file that the
+sources have is in its page, with the same default, and the shipped examples are accepted."""
+import re
+import subprocess
+
+import pytest
+
+from harness import ROOT
+
+
+def page(name):
+    """A manual page as plain text with single blanks."""
+    text = subprocess.run(["mandoc", "-T", "utf8", f"gateway/{name}"], cwd=ROOT, capture_output=True,
+                          text=True, check=True).stdout
+    return re.sub(r"\s+", " ", re.sub(".\b", "", text))
+
+
+def source(path):
+    return (ROOT / path).read_text(encoding="utf-8")
+
+
+def rows(pattern, path):
+    found = re.findall(pattern, source(path))
+    assert len(found) > 8, f"{path} no longer looks as this test thinks"
+    return found
+
+
+def test_every_code_is_in_the_api_page_with_its_status():
+    text = page("pennygate-api.7")
+    statuses = {"BAD_REQUEST": "400", "TOO_MANY": "429", "UNAVAILABLE": "503", "BAD_GATEWAY": "502",
+                "GATEWAY_TIMEOUT": "504"}
+    for name, status in rows(r'\{\s*"([a-z_]+)",\s*(\w+)', "gateway/code.c"):
+        assert f" {name} {statuses.get(status, status)} " in text, name
+
+
+def test_every_field_is_in_the_api_page_with_its_treatment():
+    text = page("pennygate-api.7")
+    for name, treatment in rows(r'\{"(\w+)", (USED|IGNORED|REFUSED),', "gateway/request.c"):
+        assert f" {name} {treatment.lower()} " in text, name
+
+
+def test_every_route_is_in_the_api_page():
+    text = page("pennygate-api.7")
+    for path in re.findall(r'\{"(/v1/[a-z/]+)"', source("gateway/route.c")):
+        assert path in text
+
+
+def test_every_option_is_in_the_configuration_page_with_its_default():
+    text = page("pennygate.conf.5")
+    for name, default in rows(r'\{SECTION_\w+,\s*OPTION_\w+,\s*"([a-z-]+)",\s*(NULL|"[^"]*"|\w+),',
+                              "gateway/config_options.c"):
+        assert f" {name} " in text, name
+        if default.startswith('"'):
+            assert default.strip('"') in text, f"{name}: the default {default}"
+
+
+def test_every_command_and_flag_is_in_the_page_of_commands():
+    text = page("pennygate.8")
+    for name in rows(r'\{"([a-z]+)", (?:FLAG|0)', "gateway/cli.c"):
+        assert re.search(rf"\b{name}\b", text), name
+    for name in re.findall(r'\{"(--?[a-z]+)", ', source("gateway/cli.c")):
+        assert name in text, name
+
+
+@pytest.mark.parametrize("name", ["pennygate.conf", "daily-counter.conf"])
+def test_the_examples_are_accepted(site, name):
+    """With the paths of this test in place of those of a real host."""
+    place = site()
+    text = source(f"platform/examples/{name}")
+    for shown, real in (("/var/lib/pennygate", place.store), ("/etc/pennygate/secret", place.secret),
+                        ("/etc/pennygate/key", place.key)):
+        assert shown in text
+        text = text.replace(shown, str(real))
+    place.write(text)
+    assert "0 faults" in place.run("check")
+
+
+@pytest.mark.parametrize("name", ["spawned", "external", "cgi"])
+def test_the_lighttpd_configurations_are_accepted(tmp_path, name):
+    text = f'server.port = 1\nserver.document-root = "/"\ninclude "{ROOT}/platform/lighttpd/{name}.conf"\n'
+    path = tmp_path / "lighttpd.conf"
+    path.write_text(text, encoding="utf-8")
+    done = subprocess.run(["lighttpd", "-tt", "-f", path], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert "unknown" not in done.stderr, done.stderr
