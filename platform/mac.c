@@ -15,8 +15,9 @@ void mac_prepare(const uint8_t key[MAC_SIZE], struct mac_key *out)
 {
     br_hmac_key_context kc;
 
-    br_hmac_key_init(&kc, &br_sha256_vtable, key, MAC_SIZE);
+    memset(&kc, 0, sizeof kc); /* BearSSL leaves the part that SHA-256 does not use as it is */
     memset(out, 0, sizeof *out);
+    br_hmac_key_init(&kc, &br_sha256_vtable, key, MAC_SIZE);
     memcpy(out, &kc, sizeof kc);
     mac_wipe(&kc, sizeof kc);
 }

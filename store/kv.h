@@ -45,9 +45,8 @@ enum error kv_create(const char *directory, size_t map_bytes);
  */
 enum error kv_open(const char *directory, size_t map_bytes, struct kv **out);
 
-/* Ends it; every transaction and read handle has been freed. In a process that serves one
- * request call _exit instead: LMDB 0.9.26-0.9.31 races with other processes' opening when an
- * environment is closed (ITS#9278). */
+/* Ends it; every transaction and read handle has been freed. A process that serves one request
+ * rather calls _exit: with LMDB 0.9.26-0.9.31 closing makes others' opening slow (ITS#9278). */
 void kv_close(struct kv *kv);
 
 /*

@@ -17,7 +17,8 @@
 
 #define BLOCK 512
 
-/* LMDB's lock file: a slot of 64 bytes for each reader behind less than a KiB of its own. */
+/* LMDB's lock file: a slot of 64 bytes for each reader behind less than a KiB of its own. A
+ * whole number of blocks. */
 #define LOCK_BYTES (KV_READERS * 64 + 1024)
 
 static const char *const names[KV_FILES_COUNT] = {"data.mdb", "lock.mdb"};
@@ -54,6 +55,15 @@ static uint_least32_t blocks(off_t size)
     return n > UINT32_MAX ? UINT32_MAX : (uint_least32_t)n;
 }
 
+static enum error fill_lock(int fd)
+{
+    static const char zeros[BLOCK];
+    for (off_t at = 0; at < LOCK_BYTES; at += BLOCK)
+        if (pwrite(fd, zeros, BLOCK, at) != BLOCK)
+            return ERROR_STORE_IO;
+    return ERROR_NONE;
+}
+
 /*
  * LMDB maps the lock file for writing and leaves holes in it; on a full disk the first write to
  * a hole kills the process by SIGBUS. Where a file system cannot allocate ahead (ubifs), a new
@@ -61,7 +71,6 @@ static uint_least32_t blocks(off_t size)
  */
 static enum error allocate_lock(int fd, bool is_new)
 {
-    static const char zeros[LOCK_BYTES];
     struct stat st;
     if (fstat(fd, &st))
         return ERROR_STORE_IO;
@@ -72,8 +81,7 @@ static enum error allocate_lock(int fd, bool is_new)
             continue;
         if (errno != EOPNOTSUPP && errno != ENOSYS)
             return ERROR_STORE_IO;
-        return is_new && pwrite(fd, zeros, LOCK_BYTES, 0) != LOCK_BYTES ? ERROR_STORE_IO
-                                                                        : ERROR_NONE;
+        return is_new ? fill_lock(fd) : ERROR_NONE;
     }
     return ERROR_NONE;
 }

@@ -223,11 +223,15 @@ static struct period_cached *place_of(struct period_cache *cache, const struct p
 static void derive(const struct period_entry *e, const uint8_t secret[MAC_SIZE], int64_t period,
                    unsigned steps, struct period_cached *out)
 {
+    uint8_t key[MAC_SIZE];
+
     *out = (struct period_cached){
         .used = true, .code = e->code, .generation = e->generation, .period = period};
-    memcpy(out->key, e->key, MAC_SIZE);
-    turn(out->key, steps);
-    mac_compute(secret, "period", out->key, MAC_SIZE, out->key);
+    memcpy(key, e->key, MAC_SIZE);
+    turn(key, steps);
+    mac_compute(secret, "period", key, MAC_SIZE, key);
+    mac_prepare(key, &out->key);
+    mac_wipe(key, sizeof key);
 }
 
 bool periods_hash(const struct period_entry *e, struct period_cache *cache,
@@ -245,7 +249,7 @@ bool periods_hash(const struct period_entry *e, struct period_cache *cache,
     uint8_t text[1 + ID_MAX], mac[MAC_SIZE];
     text[0] = kind;
     memcpy(text + 1, id, n);
-    mac_compute(c->key, "subject", text, 1U + n, mac);
+    mac_with(&c->key, "subject", text, 1U + n, mac);
     memcpy(out, mac, 16);
     mac_wipe(text, sizeof text);
     mac_wipe(mac, sizeof mac);

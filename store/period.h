@@ -69,7 +69,7 @@ struct period_cache {
         uint32_t code;
         uint64_t generation;
         int64_t period;
-        uint8_t key[MAC_SIZE];
+        struct mac_key key; /* HMAC(secret, "period" || key of that period) */
     } last[PERIOD_CACHED];
 };
 bool periods_hash(const struct period_entry *e, struct period_cache *cache,

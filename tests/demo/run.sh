@@ -17,6 +17,9 @@ model_pid='' server_pid='' run='' own=''
 # Whether a process of ours still runs. kill -0 would also find one that is only not yet waited for.
 running() { [ -n "$1" ] && kill -0 "$1" 2>/dev/null; }
 
+# The program itself, with nothing of this environment: a PENNYGATE_* in it would be an option.
+gate() { env -i PATH="$PATH" "$run/pennygate" "$@" -c "$run/pennygate.conf"; }
+
 finish() {
     trap '' INT TERM HUP
     for pid in $server_pid $model_pid; do
@@ -118,12 +121,12 @@ CONF
 
 [ "$(id -u)" != 0 ] || chown -R "$user:$user" "$run"
 if [ "$(id -u)" = 0 ]; then
-    "$run/pennygate" init --owner "$user" -c "$run/pennygate.conf"
+    gate init --owner "$user"
 else
-    "$run/pennygate" init -c "$run/pennygate.conf"
+    gate init
 fi
 echo
-"$run/pennygate" check -c "$run/pennygate.conf"
+gate check
 echo
 
 write_server() {
@@ -187,12 +190,12 @@ echo "\$ curl -N -H 'Content-Type: application/json' -d '$ask' $api"
 curl -sSN -H 'Content-Type: application/json' -d "$ask" "$api"
 echo
 tries=0 # until the answer has been settled, about a second later
-until "$run/pennygate" stats --json -c "$run/pennygate.conf" | grep -q '"settled": [1-9]'; do
+until gate stats --json | grep -q '"settled": [1-9]'; do
     tries=$((tries + 1))
     [ "$tries" -lt 50 ] || break
     sleep 0.1 # poll
 done
-"$run/pennygate" stats -c "$run/pennygate.conf"
+gate stats
 echo
 echo "Chat page:  http://127.0.0.1:$port/"
 echo "API:        http://127.0.0.1:$port/ai/v1   (any OpenAI client's base URL)"

@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from harness import alive, limit, until
+from harness import alive, children, limit, until
 
 BARE = {"overhead-per-call": 0, "overhead-per-message": 0}
 LIMITS = {"visitor-at-once": limit("address", "concurrent", None, 1),
@@ -83,7 +83,7 @@ def test_f54_a_stopped_writer_does_not_hold_up_the_others(site, model):
     assert other.chat(source="127.0.0.31").code == "address_limit"
     assert time.monotonic() - begun < 1
     assert model.count == 1
-    for pid in slow.gateways():
+    for pid in slow.gateways() + children(slow.process.pid):  # strace, too: it holds its dead
         os.kill(pid, signal.SIGKILL)
     until(lambda: other.chat(source="127.0.0.34").status == 200, 10, "service once it is gone")
 

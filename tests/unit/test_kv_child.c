@@ -44,10 +44,11 @@ static enum error raise_signal(void *arg)
 /* As LMDB does on a file that was cut. */
 static enum error read_beyond_the_end(void *arg)
 {
-    volatile const char *map = mmap(NULL, 4096, PROT_READ, MAP_SHARED, *(int *)arg, 0);
+    char *map = mmap(NULL, 4096, PROT_READ, MAP_SHARED, *(int *)arg, 0);
     if (map == MAP_FAILED)
         return ERROR_SYSTEM;
-    char first = map[0];
+    char first = *(volatile char *)map;
+    munmap(map, 4096);
     return first ? ERROR_EXISTS : ERROR_NONE;
 }
 

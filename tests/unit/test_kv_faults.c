@@ -14,6 +14,7 @@
 #include <signal.h>
 #include <stdatomic.h>
 #include <sys/mount.h>
+#include <sys/prctl.h>
 #include <sys/resource.h>
 
 #include "platform/clock.h"
@@ -50,7 +51,7 @@ static struct held_child start(void (*work)(const char *directory, int fd),
     struct held_child c = {fork(), ends[0]};
     assert_true(c.pid >= 0);
     if (c.pid == 0) {
-        alarm(WAIT_MS / 1000); /* a child never outlives a failed test */
+        prctl(PR_SET_PDEATHSIG, SIGKILL); /* a child never outlives a failed test */
         work(directory, ends[1]);
         _exit(0);
     }
@@ -270,6 +271,32 @@ static void test_counting_is_exact_over_processes_that_come_and_go(void **state)
     assert_int_equal(n, PROCESSES * INCREMENTS);
     kv_free_read(t);
     kv_close(kv);
+}
+
+/* LMDB 0.9.26-0.9.31 breaks its mutexes under who opens while the last one closes (ITS#9278).
+ */
+static void test_opening_beside_closing(void **state)
+{
+    (void)state;
+    const char *d = make_store("s", 1, 10);
+    pid_t pids[PROCESSES];
+    for (int i = 0; i < PROCESSES; i++) {
+        pids[i] = fork();
+        assert_true(pids[i] >= 0);
+        if (pids[i] > 0)
+            continue;
+        for (int k = 0; k < 1000; k++) {
+            struct kv *kv;
+            struct kv_txn *t;
+            child_must(kv_open(d, MAP, &kv) == ERROR_NONE);
+            child_must(kv_begin_write(kv, &t) == ERROR_NONE);
+            kv_abort(t);
+            kv_close(kv);
+        }
+        _exit(0);
+    }
+    for (int i = 0; i < PROCESSES; i++)
+        assert_int_equal(scratch_wait(pids[i]), 0);
 }
 
 /* ---- another process's larger map ---- */
@@ -1087,6 +1114,7 @@ int main(void)
         TEST(test_dead_reader_is_cleared_F45),
         TEST(test_reader_slots_taken_and_died_F45),
         TEST(test_counting_is_exact_over_processes_that_come_and_go),
+        TEST(test_opening_beside_closing),
         TEST(test_larger_map_of_another_process_is_followed),
         TEST(test_write_follows_a_larger_map_too),
         TEST(test_threads_follow_a_larger_map),
