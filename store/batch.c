@@ -9,8 +9,10 @@
 
 #include "store/mark.h"
 
-#define ERASE_SPARE 8   /* ended rows that go although nothing was added */
-#define ERASE_TIMED 512 /* for timed work: nobody waits for it */
+#define ERASE_SPARE    8  /* ended rows that go although nothing was added */
+#define ERASE_ROWS     64 /* looking costs as much as two rows: not in every transaction */
+#define ERASE_EVERY_MS 1000
+#define ERASE_TIMED    512 /* for timed work: nobody waits for it */
 
 struct view_context batch_context(struct batch *b)
 {
@@ -77,6 +79,27 @@ static enum error (*const perform[])(struct batch *, struct op *) = {
     [OP_MAINTAIN] = maintain,     [OP_CLOCK_RESET] = batch_clock_reset,
 };
 
+/* Twice as many rows go as were added since the last look, so that nothing grows. */
+static enum error erase(struct batch *b)
+{
+    struct ledger *l = b->ledger;
+    unsigned added = l->rows_added + b->added;
+
+    if (added < ERASE_ROWS && clock_monotonic_ms() < l->erase_ms)
+        return ERROR_NONE;
+    b->erased = true;
+    return batch_erase(b, 2 * added + ERASE_SPARE);
+}
+
+static void note_erased(const struct batch *b)
+{
+    struct ledger *l = b->ledger;
+
+    l->rows_added = b->erased ? 0 : l->rows_added + b->added;
+    if (b->erased)
+        l->erase_ms = clock_monotonic_ms() + ERASE_EVERY_MS;
+}
+
 /* What rides along; only if the transaction writes anyway, or if it is there for this. */
 static enum error finish(struct batch *b, bool timed)
 {
@@ -86,8 +109,7 @@ static enum error finish(struct batch *b, bool timed)
 
     if (!b->changed && !timed)
         return ERROR_NONE;
-    if ((e = batch_fold(b)) != ERROR_NONE ||
-        (e = batch_erase(b, 2 * b->added + ERASE_SPARE)) != ERROR_NONE ||
+    if ((e = batch_fold(b)) != ERROR_NONE || (e = erase(b)) != ERROR_NONE ||
         (e = batch_periods(b)) != ERROR_NONE || (e = batch_history_flush(b)) != ERROR_NONE)
         return e;
     if (!b->changed)
@@ -143,7 +165,10 @@ static enum error attempt(struct ledger *l, struct op *(*take)(void *), void *ar
         kv_abort(b.txn);
         return e;
     }
-    if ((e = kv_commit(b.txn)) != ERROR_NONE && e != ERROR_STORE_FULL)
+    e = kv_commit(b.txn);
+    if (e == ERROR_NONE)
+        note_erased(&b);
+    else if (e != ERROR_STORE_FULL)
         ledger_break(l, e);
     return e;
 }

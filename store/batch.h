@@ -10,6 +10,7 @@ struct batch {
     struct state state; /* advanced to `now`; written back if anything changed */
     struct clock_now now;
     unsigned added;         /* rows that may have been added: twice as many ended ones go */
+    bool erased;            /* ended rows were looked for */
     bool changed;           /* otherwise the transaction is aborted: refusals write nothing */
     struct policy policy;   /* of the last operation: zone and retention for upkeep */
     struct history_day day; /* the history record in hand; written when another is needed */

@@ -88,6 +88,8 @@ struct ledger {
 
     struct writer writer;
     struct period_cache writer_cache[PERIOD_WINDOWS];
+    unsigned rows_added; /* since ended rows were last looked for; the writer's */
+    int64_t erase_ms;    /* monotonic: when they are looked for again at the latest */
     pthread_mutex_t timed_lock;
     struct policy timed; /* the policy last seen, for timed work; limits NULL */
     atomic_int broken;   /* an enum error that only closing and opening again can mend */
