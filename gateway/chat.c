@@ -216,27 +216,35 @@ static void worst(const struct chat *c, size_t bytes, unsigned messages, uint64_
     price_worst(&c->model->price, &r, &out->weights, &out->tokens_in, &out->tokens_out);
 }
 
-static bool weigh(struct chat *c)
+static bool choose_model(struct chat *c)
 {
-    enum error e = ledger_verify(c->ledger); /* reading a cut store would end the process */
-
     c->model = config_model(c->config, c->request.model[0] != '\0' ? c->request.model : NULL);
     c->log->model = c->model->alias;
     c->job->reply->model = c->model->alias;
-    if (e == ERROR_NONE)
-        e = ledger_overhead(c->ledger, c->model->alias, &c->overhead);
-    if (e != ERROR_NONE)
-        return refuse(c, site_fault(c->job->site, c->job->use, e));
-    worst(c, c->request.bytes, c->request.n_messages, c->overhead, &c->demand);
-    c->demand.hold_ms = c->model->total_timeout_ms + HOLD_EXTRA_MS;
     snprintf(c->demand.model, sizeof(c->demand.model), "%s", c->model->alias);
-    name_caller(c);
+    c->demand.hold_ms = c->model->total_timeout_ms + HOLD_EXTRA_MS;
     return true;
 }
 
+static enum error ask_ledger(struct chat *c)
+{
+    worst(c, c->request.bytes, c->request.n_messages, c->overhead, &c->demand);
+    return ledger_check(c->ledger, &c->policy, &c->demand, &c->answer);
+}
+
+/* The learnt overhead is read after the first check, which sees to it that the store can be
+ * read at all (a cut one would end the process). Most models have none. */
 static bool check_limits(struct chat *c)
 {
-    return decided(c, ledger_check(c->ledger, &c->policy, &c->demand, &c->answer));
+    enum error e = ask_ledger(c);
+
+    if (e == ERROR_NONE)
+        e = ledger_overhead(c->ledger, c->model->alias, &c->overhead);
+    if (e == ERROR_NONE && c->overhead > 0)
+        e = ask_ledger(c);
+    if (e == ERROR_NONE)
+        name_caller(c);
+    return decided(c, e);
 }
 
 static bool load_upstream(struct chat *c)

@@ -24,7 +24,7 @@ struct fcgi {
     FCGX_Request request;
     struct gate *gate;
     struct connection *connection;
-    bool failed;
+    bool admitted, failed;
 };
 
 static struct fcgi *of(struct exchange *x)
@@ -74,12 +74,14 @@ static bool fcgi_write(struct exchange *x, const void *buf, size_t n)
     return !f->failed;
 }
 
+/* Until it is admitted an exchange is answered at once and whole. That goes out together with
+ * the end of the request, in one write: half the work for us and for the web server. */
 static bool fcgi_flush(struct exchange *x)
 {
     struct fcgi *f = of(x);
 
-    if (f->failed)
-        return false;
+    if (f->failed || !f->admitted)
+        return !f->failed;
     gate_write_begin(f->gate, f->connection);
     FCGX_FFlush(f->request.out);
     gate_write_end(f->gate, f->connection);
@@ -88,7 +90,10 @@ static bool fcgi_flush(struct exchange *x)
 
 static bool fcgi_admitted(struct exchange *x)
 {
-    return gate_admit(of(x)->gate, of(x)->connection);
+    struct fcgi *f = of(x);
+
+    f->admitted = gate_admit(f->gate, f->connection);
+    return f->admitted;
 }
 
 static const struct exchange_ops fcgi_ops = {fcgi_read, fcgi_write, fcgi_flush, fcgi_admitted};

@@ -13,6 +13,7 @@
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -22,51 +23,48 @@
 #include "platform/log.h"
 
 #define NEVER         INT64_MAX
-#define TICK_MS       1000 /* how late a write deadline may be noticed: writes do not wake us */
+#define TICK_MS       1000 /* how late a deadline may be noticed: workers wake nobody for theirs */
 #define BACKOFF_MS    100  /* between tries while descriptors or memory are short */
 #define STOP_GRACE_MS 500  /* on a stop: for a connection that has not said a word yet */
-#define ACCEPT_BATCH  16   /* accepted in a row before others are looked at again */
 #define LINGER_BYTES  4096 /* read and dropped at a time */
 #define LINGER_READS  256  /* at most so often (1 MiB): no body is larger by much */
-#define POLLS_OF_OURS 2    /* wake-up and listening socket */
 
-enum state { FREE, WAITING, QUEUED, SERVED, LINGERING };
+enum state { FREE, WAITING, SERVED, LINGERING };
 
 struct connection {
     enum state state;
     bool expired;   /* a deadline has passed and it was shut down */
+    bool added;     /* the poll set knows it */
+    bool stalled;   /* waiting, not polled: there was no descriptor for its duplicate */
     unsigned reads; /* while lingering */
     int fd;         /* ours: polled, shut down, closed by us alone, under the lock */
     int lent;       /* the same connection, for the worker */
     int64_t due_ms;
     int64_t write_due_ms;
-    struct connection *next; /* in the queue */
 };
 
 struct gate {
-    pthread_mutex_t lock;
-    pthread_cond_t ready; /* the queue is not empty, or workers are dismissed */
-    int listen_fd, wake_fd;
+    int listen_fd;
+    int poll_fd;  /* what idle workers wait on; each event is for one of them (EPOLLONESHOT) */
+    int leave_fd; /* readable once workers are dismissed: for all of them */
+    int wake_fd;  /* for the deadlines' thread */
     bool tcp;
-    bool accepting, dismissed;
-    bool full; /* the listening socket is not polled because POOL_PENDING are held */
-    int64_t accept_after_ms;
     int64_t write_timeout_ms;
-    unsigned pending; /* waiting, queued and lingering ones */
-    unsigned served;
-    struct connection *first, *last; /* the queue, oldest first */
-    unsigned n;                      /* POOL_PENDING + workers */
+    unsigned n; /* POOL_PENDING + workers */
     struct connection *table;
-    struct pollfd *polls;
-    struct connection **polled; /* whose polls[POLLS_OF_OURS + i] is */
+
+    pthread_mutex_t lock; /* the rest, and all connections */
+    bool accepting;
+    bool armed;    /* the next connection will be reported */
+    bool used;     /* something was accepted since the last round */
+    bool sleeping; /* the deadlines' thread has nothing to wait for */
+    int64_t accept_after_ms;
+    unsigned pending; /* waiting and lingering ones */
+    unsigned served;
 };
 
-static void make_tables(struct gate *g)
-{
-    g->table = calloc(g->n, sizeof(*g->table));
-    g->polls = calloc(g->n + POLLS_OF_OURS, sizeof(*g->polls));
-    g->polled = calloc(g->n, sizeof(struct connection *));
-}
+/* ---- both ends of its life ----------------------------------------------------------------
+ */
 
 static bool is_tcp(int fd)
 {
@@ -77,29 +75,48 @@ static bool is_tcp(int fd)
            (address.ss_family == AF_INET || address.ss_family == AF_INET6);
 }
 
+/* The addresses of two of the gate's own members tell what is no connection. */
+static bool poll_own(struct gate *g, int *member, uint32_t events)
+{
+    struct epoll_event e = {.events = events, .data.ptr = member};
+
+    return epoll_ctl(g->poll_fd, EPOLL_CTL_ADD, *member, &e) == 0;
+}
+
+static enum error open_descriptors(struct gate *g)
+{
+    int flags = fcntl(g->listen_fd, F_GETFL);
+
+    g->poll_fd = epoll_create1(EPOLL_CLOEXEC);
+    g->leave_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    g->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    g->tcp = is_tcp(g->listen_fd);
+    g->armed = true;
+    if (flags < 0 || fcntl(g->listen_fd, F_SETFL, flags | O_NONBLOCK) != 0 || g->wake_fd < 0 ||
+        !poll_own(g, &g->leave_fd, EPOLLIN) ||
+        !poll_own(g, &g->listen_fd, EPOLLIN | EPOLLONESHOT))
+        return ERROR_SYSTEM;
+    return ERROR_NONE;
+}
+
 enum error gate_new(int listen_fd, unsigned workers, int64_t write_timeout_ms,
                     struct gate **out)
 {
-    int flags = fcntl(listen_fd, F_GETFL);
-    struct gate *g;
+    struct gate *g = calloc(1, sizeof(*g));
+    enum error e = ERROR_MEMORY;
 
-    if (flags < 0 || fcntl(listen_fd, F_SETFL, flags | O_NONBLOCK) != 0)
-        return ERROR_SYSTEM;
-    g = calloc(1, sizeof(*g));
     if (g == NULL)
-        return ERROR_MEMORY;
+        return e;
     pthread_mutex_init(&g->lock, NULL);
-    pthread_cond_init(&g->ready, NULL);
     g->listen_fd = listen_fd;
-    g->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    g->tcp = is_tcp(listen_fd);
+    g->poll_fd = g->leave_fd = g->wake_fd = -1;
     g->accepting = true;
     g->write_timeout_ms = write_timeout_ms;
     g->n = POOL_PENDING + workers;
-    make_tables(g);
-    if (g->wake_fd < 0 || g->table == NULL || g->polls == NULL || g->polled == NULL) {
-        enum error e = g->wake_fd < 0 ? ERROR_SYSTEM : ERROR_MEMORY;
-
+    g->table = calloc(g->n, sizeof(*g->table));
+    if (g->table != NULL)
+        e = open_descriptors(g);
+    if (e != ERROR_NONE) {
         gate_free(g);
         return e;
     }
@@ -114,30 +131,50 @@ void gate_free(struct gate *g)
     for (unsigned i = 0; g->table != NULL && i < g->n; i++) {
         if (g->table[i].state != FREE)
             close(g->table[i].fd);
-        if (g->table[i].state == QUEUED)
-            close(g->table[i].lent);
     }
+    if (g->poll_fd >= 0)
+        close(g->poll_fd);
+    if (g->leave_fd >= 0)
+        close(g->leave_fd);
     if (g->wake_fd >= 0)
         close(g->wake_fd);
     free(g->table);
-    free(g->polls);
-    free(g->polled);
-    pthread_cond_destroy(&g->ready);
     pthread_mutex_destroy(&g->lock);
     free(g);
 }
 
-void gate_wake(struct gate *g)
+/* May be called from a signal handler. */
+static void notify(int event_fd)
 {
     const uint64_t one = 1;
     int saved = errno;
-    ssize_t n = write(g->wake_fd, &one, sizeof(one));
+    ssize_t n = write(event_fd, &one, sizeof(one));
 
-    (void)n; /* it can only fail where a wake-up is already waiting */
+    (void)n; /* it can only fail where a notice is already waiting */
     errno = saved;
 }
 
-/* All functions from here to gate_round are called under the lock. */
+void gate_wake(struct gate *g)
+{
+    notify(g->wake_fd);
+}
+
+void gate_dismiss(struct gate *g)
+{
+    notify(g->leave_fd);
+}
+
+/* ---- connections; all of this under the lock ----------------------------------------------
+ */
+
+/* Has the next connection reported, if there is room for one. */
+static void arm(struct gate *g, int64_t now)
+{
+    struct epoll_event e = {.events = EPOLLIN | EPOLLONESHOT, .data.ptr = &g->listen_fd};
+
+    if (g->accepting && !g->armed && g->pending < POOL_PENDING && now >= g->accept_after_ms)
+        g->armed = epoll_ctl(g->poll_fd, EPOLL_CTL_MOD, g->listen_fd, &e) == 0;
+}
 
 /* Descriptors or memory are short, or something is not foreseen: it may pass. */
 static void back_off(struct gate *g, int error, int64_t now)
@@ -145,59 +182,77 @@ static void back_off(struct gate *g, int error, int64_t now)
     static struct log_once once;
 
     g->accept_after_ms = now + BACKOFF_MS;
+    gate_wake(g);
     log_line_once(&once, error, LOG_LEVEL_WARNING, "accepting connections: %s",
                   strerror(error));
 }
 
-static void forget(struct gate *g, struct connection *c)
+static void forget(struct gate *g, struct connection *c, int64_t now)
 {
-    close(c->fd);
+    close(c->fd); /* the last reference, so the poll set forgets it too */
     c->state = FREE;
     g->pending--;
+    arm(g, now);
+    if (!g->accepting) /* the end waits for it */
+        gate_wake(g);
 }
 
-/* Bytes are there: to the workers. Without a descriptor for the duplicate it stays waiting. */
-static void enqueue(struct gate *g, struct connection *c, int64_t now)
+/* Has its next byte, or its end, reported once. */
+static void watch(struct gate *g, struct connection *c, int64_t now)
+{
+    struct epoll_event e = {.events = EPOLLIN | EPOLLRDHUP | EPOLLONESHOT, .data.ptr = c};
+    int operation = c->added ? EPOLL_CTL_MOD : EPOLL_CTL_ADD;
+
+    c->added = epoll_ctl(g->poll_fd, operation, c->fd, &e) == 0;
+    if (!c->added)
+        forget(g, c, now);
+}
+
+/* To the worker that asks, unless there is no descriptor for the duplicate: then later. */
+static struct connection *serve(struct gate *g, struct connection *c, int64_t now)
 {
     c->lent = fcntl(c->fd, F_DUPFD_CLOEXEC, 0);
-    if (c->lent < 0) {
+    c->stalled = c->lent < 0;
+    if (c->stalled) {
         back_off(g, errno, now);
-        return;
+        return NULL;
     }
-    c->state = QUEUED;
-    c->next = NULL;
-    if (g->last != NULL)
-        g->last->next = c;
-    else
-        g->first = c;
-    g->last = c;
-    pthread_cond_signal(&g->ready);
+    c->state = SERVED;
+    g->pending--;
+    g->served++;
+    arm(g, now);
+    return c;
 }
 
-/* A waiting connection: has its first byte come, or its end? */
-static void look(struct gate *g, struct connection *c, int64_t now)
+/* A waiting connection: the connection if it has spoken. */
+static struct connection *look(struct gate *g, struct connection *c, int64_t now)
 {
     char byte;
     ssize_t n = recv(c->fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT);
 
     if (n > 0)
-        enqueue(g, c, now);
-    else if (n == 0 || (errno != EAGAIN && errno != EINTR))
-        forget(g, c);
+        return serve(g, c, now);
+    if (n < 0 && (errno == EAGAIN || errno == EINTR))
+        watch(g, c, now);
+    else
+        forget(g, c, now);
+    return NULL;
 }
 
 /* A lingering connection: drops what it still sends. */
-static void drop_input(struct gate *g, struct connection *c)
+static void drop_input(struct gate *g, struct connection *c, int64_t now)
 {
     char bytes[LINGER_BYTES];
     ssize_t n = recv(c->fd, bytes, sizeof(bytes), MSG_DONTWAIT);
 
     c->reads++;
-    if (n == 0 || (n < 0 && errno != EAGAIN && errno != EINTR) || c->reads > LINGER_READS)
-        forget(g, c);
+    if ((n > 0 || (n < 0 && (errno == EAGAIN || errno == EINTR))) && c->reads <= LINGER_READS)
+        watch(g, c, now);
+    else
+        forget(g, c, now);
 }
 
-static void admit_connection(struct gate *g, int fd, int64_t now)
+static struct connection *add(struct gate *g, int fd, int64_t now)
 {
     const int on = 1;
     struct connection *c = g->table;
@@ -210,215 +265,84 @@ static void admit_connection(struct gate *g, int fd, int64_t now)
     c->due_ms = now + POOL_REQUEST_MS;
     c->write_due_ms = NEVER;
     g->pending++;
+    g->used = true;
+    if (g->sleeping)
+        gate_wake(g);
+    g->sleeping = false;
     if (g->tcp) /* each event is a small segment of its own, and must not wait for the next */
         setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
-    look(g, c, now);
+    return c;
 }
 
-/* False if there is nothing more to accept for now. */
-static bool accept_one(struct gate *g, int64_t now)
+/* ---- workers ------------------------------------------------------------------------------
+ */
+
+/* One connection only, so that the others are there for the next. */
+static struct connection *accept_one(struct gate *g)
 {
-    int fd = accept4(g->listen_fd, NULL, NULL, SOCK_CLOEXEC);
-
-    if (fd >= 0) {
-        admit_connection(g, fd, now);
-        return true;
-    }
-    if (errno == EAGAIN) /* another process was faster */
-        return false;
-    if (errno == EINTR || errno == ECONNABORTED)
-        return true;
-    back_off(g, errno, now);
-    return false;
-}
-
-static void expire(struct gate *g, struct connection *c, int64_t now)
-{
-    if (c->state == SERVED && now >= c->write_due_ms) {
-        shutdown(c->fd, SHUT_RDWR);
-        c->expired = true;
-        c->write_due_ms = NEVER;
-    }
-    if (now < c->due_ms)
-        return;
-    if (c->state == WAITING || c->state == LINGERING) {
-        forget(g, c);
-        return;
-    }
-    shutdown(c->fd, SHUT_RD);
-    c->expired = true;
-    c->due_ms = NEVER;
-}
-
-/* Fills the poll set; *until becomes the first deadline. */
-static nfds_t prepare(struct gate *g, int64_t now, int64_t *until)
-{
-    nfds_t n = POLLS_OF_OURS;
-    bool backoff = now < g->accept_after_ms;
-
-    g->full = g->pending >= POOL_PENDING;
-    g->polls[0] = (struct pollfd){.fd = g->wake_fd, .events = POLLIN};
-    g->polls[1] = (struct pollfd){
-        .fd = g->accepting && !g->full && !backoff ? g->listen_fd : -1, .events = POLLIN};
-    if (backoff)
-        *until = g->accept_after_ms < *until ? g->accept_after_ms : *until;
-    if (g->served > 0)
-        *until = now + TICK_MS < *until ? now + TICK_MS : *until;
-    for (unsigned i = 0; i < g->n && g->pending + g->served > 0; i++) {
-        struct connection *c = &g->table[i];
-
-        if (c->state == FREE)
-            continue;
-        *until = c->due_ms < *until ? c->due_ms : *until;
-        /* while short of descriptors a first byte cannot be answered, only be polled in vain */
-        if (c->state == LINGERING || (c->state == WAITING && !backoff)) {
-            g->polled[n - POLLS_OF_OURS] = c;
-            g->polls[n++] = (struct pollfd){.fd = c->fd, .events = POLLIN};
-        }
-    }
-    return n;
-}
-
-static void handle(struct gate *g, nfds_t n, int64_t now)
-{
-    uint64_t count;
-    ssize_t r;
-
-    if (g->polls[0].revents != 0) {
-        r = read(g->wake_fd, &count, sizeof(count));
-        (void)r; /* non-blocking; its only use was to end the poll */
-    }
-    for (nfds_t i = POLLS_OF_OURS; i < n; i++) {
-        struct connection *c = g->polled[i - POLLS_OF_OURS];
-
-        if (g->polls[i].revents == 0)
-            continue;
-        if (c->state == WAITING)
-            look(g, c, now);
-        else
-            drop_input(g, c);
-    }
-    if (g->polls[1].revents != 0) {
-        for (int i = 0; i < ACCEPT_BATCH && g->pending < POOL_PENDING; i++) {
-            if (!accept_one(g, now))
-                break;
-        }
-    }
-    for (unsigned i = 0; i < g->n && g->pending + g->served > 0; i++) {
-        if (g->table[i].state != FREE)
-            expire(g, &g->table[i], now);
-    }
-}
-
-void gate_round(struct gate *g, int64_t wait_ms)
-{
+    int fd = accept4(g->listen_fd, NULL, NULL, SOCK_CLOEXEC), error = errno;
     int64_t now = clock_monotonic_ms();
-    int64_t until = wait_ms < 0 ? NEVER : now + wait_ms;
-    int timeout = -1;
-    nfds_t n;
+    struct connection *c = NULL;
 
     pthread_mutex_lock(&g->lock);
-    n = prepare(g, now, &until);
+    g->armed = false;
+    if (fd >= 0)
+        c = add(g, fd, now);
+    else if (error != EAGAIN && error != EINTR && error != ECONNABORTED)
+        back_off(g, error, now); /* EAGAIN: another process was faster */
+    arm(g, now);
+    if (c != NULL)
+        c = look(g, c, now);
     pthread_mutex_unlock(&g->lock);
-    if (until != NEVER)
-        timeout = until <= now ? 0 : (int)(until - now > TICK_MS ? TICK_MS : until - now);
-    if (poll(g->polls, n, timeout) < 0) { /* look at the deadlines only */
-        if (errno != EINTR)
-            poll(NULL, 0, BACKOFF_MS);
-        memset(g->polls, 0, n * sizeof(*g->polls));
-    }
-    pthread_mutex_lock(&g->lock);
-    handle(g, n, clock_monotonic_ms());
-    pthread_mutex_unlock(&g->lock);
+    return c;
 }
 
-void gate_stop(struct gate *g)
+/* The state is asked anew: a deadline may have been faster than this worker. */
+static struct connection *look_again(struct gate *g, struct connection *c)
 {
-    int64_t soon = clock_monotonic_ms() + STOP_GRACE_MS;
+    struct connection *ready = NULL;
+    int64_t now = clock_monotonic_ms();
 
     pthread_mutex_lock(&g->lock);
-    g->accepting = false;
-    for (unsigned i = 0; i < g->n; i++) {
-        struct connection *c = &g->table[i];
-
-        if ((c->state == WAITING || c->state == LINGERING) && c->due_ms > soon)
-            c->due_ms = soon;
-    }
+    if (c->state == WAITING)
+        ready = look(g, c, now);
+    else if (c->state == LINGERING)
+        drop_input(g, c, now);
     pthread_mutex_unlock(&g->lock);
-}
-
-void gate_cut(struct gate *g)
-{
-    pthread_mutex_lock(&g->lock);
-    for (unsigned i = 0; i < g->n; i++) {
-        if (g->table[i].state != FREE) {
-            shutdown(g->table[i].fd, SHUT_RDWR);
-            g->table[i].expired = true;
-        }
-    }
-    pthread_mutex_unlock(&g->lock);
-}
-
-bool gate_empty(struct gate *g)
-{
-    bool empty;
-
-    pthread_mutex_lock(&g->lock);
-    empty = g->pending == 0 && g->served == 0;
-    pthread_mutex_unlock(&g->lock);
-    return empty;
-}
-
-void gate_dismiss(struct gate *g)
-{
-    pthread_mutex_lock(&g->lock);
-    g->dismissed = true;
-    pthread_cond_broadcast(&g->ready);
-    pthread_mutex_unlock(&g->lock);
+    return ready;
 }
 
 struct connection *gate_take(struct gate *g)
 {
-    struct connection *c;
-    bool wake = false;
+    struct connection *c = NULL;
+    struct epoll_event e;
 
-    pthread_mutex_lock(&g->lock);
-    while (g->first == NULL && !g->dismissed)
-        pthread_cond_wait(&g->ready, &g->lock);
-    c = g->first;
-    if (c != NULL) {
-        g->first = c->next;
-        if (g->first == NULL)
-            g->last = NULL;
-        c->state = SERVED;
-        g->pending--;
-        g->served++;
-        wake = g->full;
+    while (c == NULL) {
+        if (epoll_wait(g->poll_fd, &e, 1, -1) != 1)
+            continue;
+        if (e.data.ptr == &g->leave_fd)
+            return NULL;
+        c = e.data.ptr == &g->listen_fd ? accept_one(g) : look_again(g, e.data.ptr);
     }
-    pthread_mutex_unlock(&g->lock);
-    if (wake)
-        gate_wake(g);
     return c;
 }
 
 void gate_give(struct gate *g, struct connection *c, bool drained)
 {
-    bool wake = true;
+    int64_t now = clock_monotonic_ms();
 
     pthread_mutex_lock(&g->lock);
     g->served--;
     g->pending++;
     if (drained || c->expired) {
-        forget(g, c);
-        wake = !g->accepting; /* the drain waits for it */
+        forget(g, c, now);
     } else {
         shutdown(c->fd, SHUT_WR);
         c->state = LINGERING;
-        c->due_ms = clock_monotonic_ms() + (g->accepting ? GATE_LINGER_MS : STOP_GRACE_MS);
+        c->due_ms = now + (g->accepting ? GATE_LINGER_MS : STOP_GRACE_MS);
+        watch(g, c, now);
     }
     pthread_mutex_unlock(&g->lock);
-    if (wake)
-        gate_wake(g);
 }
 
 int gate_fd(const struct connection *c)
@@ -455,4 +379,112 @@ void gate_write_end(struct gate *g, struct connection *c)
     pthread_mutex_lock(&g->lock);
     c->write_due_ms = NEVER;
     pthread_mutex_unlock(&g->lock);
+}
+
+/* ---- deadlines ----------------------------------------------------------------------------
+ */
+
+/* Under the lock. */
+static void expire(struct gate *g, struct connection *c, int64_t now)
+{
+    if (c->state == SERVED && now >= c->write_due_ms) {
+        shutdown(c->fd, SHUT_RDWR);
+        c->expired = true;
+        c->write_due_ms = NEVER;
+    }
+    if (now < c->due_ms)
+        return;
+    if (c->state == SERVED) {
+        shutdown(c->fd, SHUT_RD);
+        c->expired = true;
+        c->due_ms = NEVER;
+    } else {
+        forget(g, c, now);
+    }
+}
+
+/* Under the lock: does what is due; the instant at which there is something to do again. */
+static int64_t do_due(struct gate *g, int64_t now)
+{
+    bool idle = g->pending + g->served == 0;
+    int64_t until = idle && !g->used ? NEVER : now + TICK_MS;
+
+    for (unsigned i = 0; i < g->n && !idle; i++) {
+        struct connection *c = &g->table[i];
+
+        if (c->state == FREE)
+            continue;
+        expire(g, c, now);
+        if (c->state == WAITING && c->stalled && now >= g->accept_after_ms) {
+            c->stalled = false;
+            watch(g, c, now);
+        }
+        if (c->state != FREE && c->due_ms < until)
+            until = c->due_ms;
+    }
+    arm(g, now);
+    if (now < g->accept_after_ms && g->accept_after_ms < until)
+        until = g->accept_after_ms;
+    return until;
+}
+
+void gate_round(struct gate *g, int64_t wait_ms)
+{
+    int64_t now = clock_monotonic_ms(), until;
+    struct pollfd wake = {.fd = g->wake_fd, .events = POLLIN};
+    uint64_t count;
+    int timeout = -1;
+    ssize_t n;
+
+    pthread_mutex_lock(&g->lock);
+    until = do_due(g, now);
+    g->sleeping = until == NEVER;
+    g->used = false;
+    pthread_mutex_unlock(&g->lock);
+    if (wait_ms >= 0 && until > now + wait_ms)
+        until = now + wait_ms;
+    if (until != NEVER)
+        timeout = until <= now ? 0 : (int)(until - now > TICK_MS ? TICK_MS : until - now);
+    if (poll(&wake, 1, timeout) > 0) {
+        n = read(g->wake_fd, &count, sizeof(count));
+        (void)n; /* its only use was to end the poll */
+    }
+}
+
+void gate_stop(struct gate *g)
+{
+    int64_t soon = clock_monotonic_ms() + STOP_GRACE_MS;
+
+    pthread_mutex_lock(&g->lock);
+    g->accepting = false;
+    epoll_ctl(g->poll_fd, EPOLL_CTL_DEL, g->listen_fd, NULL);
+    for (unsigned i = 0; i < g->n; i++) {
+        struct connection *c = &g->table[i];
+
+        if ((c->state == WAITING || c->state == LINGERING) && c->due_ms > soon)
+            c->due_ms = soon;
+    }
+    pthread_mutex_unlock(&g->lock);
+}
+
+void gate_cut(struct gate *g)
+{
+    pthread_mutex_lock(&g->lock);
+    for (unsigned i = 0; i < g->n; i++) {
+        if (g->table[i].state != FREE) {
+            shutdown(g->table[i].fd, SHUT_RDWR);
+            g->table[i].expired = true;
+        }
+    }
+    pthread_mutex_unlock(&g->lock);
+}
+
+bool gate_empty(struct gate *g)
+{
+    bool empty;
+
+    pthread_mutex_lock(&g->lock);
+    empty = g->pending == 0 && g->served == 0;
+    pthread_mutex_unlock(&g->lock);
+    return empty;
 }

@@ -1,21 +1,20 @@
 /*
- * The gate: one thread that accepts connections by itself, waits for their first bytes, hands
- * ready ones to the workers, and enforces every deadline, so that a worker is never held by
- * somebody who says nothing, reads nothing or does not leave.
+ * The gate: accepts connections, waits for their first bytes, hands ready ones to the workers,
+ * and enforces every deadline, so that a worker is never held by somebody who says nothing,
+ * reads nothing or does not leave.
  *
- *   waiting   accepted, no byte yet          closed at the request's deadline
- *   queued    bytes are there, no worker yet
- *   served    a worker has it                reading is shut down at the request's deadline
- * until it is admitted; both ways when a write takes too long lingering answered, input left
- * unread    closed at its end, or after GATE_LINGER_MS
+ *   waiting   accepted, no byte yet            closed at the request's deadline
+ *   served    a worker has it                  reading is shut down at the request's deadline,
+ * until it is admitted; both ways if a write takes too long lingering answered, input left
+ * unread      closed at its end, or after GATE_LINGER_MS
  *
- * A deadline is enforced by shutdown(2), which ends a blocked read or write of another thread
- * at once (a receive timeout would start anew with every byte). It is called under the lock
- * under which the descriptor is closed, so that it can never meet another connection's. libfcgi
- * closes what it reads from whenever it likes: it gets a duplicate of its own.
- *
- * Functions are called by any thread unless said otherwise; gate_round, _stop, _cut and _free
- * by the gate's own.
+ * Idle workers wait together for whatever comes (gate_take), each event wakes one of them, and
+ * the one that accepts a connection which has spoken already serves it: no request passes from
+ * thread to thread. Deadlines are the business of one further thread (gate_round). It enforces
+ * them by shutdown(2), which ends a blocked read or write of another thread at once (a receive
+ * timeout would start anew with every byte), under the lock under which the descriptor is
+ * closed, so that it can never meet another connection's. libfcgi closes what it reads from
+ * whenever it likes: it gets a duplicate of its own.
  */
 #ifndef GATEWAY_GATE_H
 #define GATEWAY_GATE_H
@@ -36,25 +35,28 @@ struct connection; /* one accepted connection; belongs to its worker between tak
  * For a listening socket, which is made non-blocking: the flag belongs to the open description,
  * so also for others who share it (a web server that only passes it on does not notice; sibling
  * processes of ours want it). Without it accept(2) could block after another process has taken
- * the connection that poll reported. The socket is never shut down nor closed. ERROR_MEMORY,
+ * the connection that was reported. The socket is never shut down nor closed. ERROR_MEMORY,
  * ERROR_SYSTEM.
  */
 enum error gate_new(int listen_fd, unsigned workers, int64_t write_timeout_ms,
                     struct gate **out);
 void gate_free(struct gate *g); /* all workers have left; closes what is still held */
 
-/* Waits at most wait_ms (-1: no bound) for something to do, and does it. */
-void gate_round(struct gate *g, int64_t wait_ms);
-/* Ends a round soon. May be called from a signal handler. */
-void gate_wake(struct gate *g);
+/* ---- the deadlines' thread ---- */
 
+/* Waits at most wait_ms (-1: no bound) for a deadline or a wake-up, and does what is due. */
+void gate_round(struct gate *g, int64_t wait_ms);
+/* Ends a round soon. By any thread, and by signal handlers. */
+void gate_wake(struct gate *g);
 /* Accepts no more, and gives the silent and the lingering only a moment longer. */
 void gate_stop(struct gate *g);
 /* Shuts down every connection both ways. */
 void gate_cut(struct gate *g);
 bool gate_empty(struct gate *g);
-/* Workers leave: gate_take returns NULL once the queue is empty. */
+/* Workers leave: gate_take returns NULL. Once the gate is empty or has been cut. */
 void gate_dismiss(struct gate *g);
+
+/* ---- workers ---- */
 
 /* Waits for a ready connection; NULL: leave. */
 struct connection *gate_take(struct gate *g);

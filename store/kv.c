@@ -192,6 +192,22 @@ static enum error open_checked(const char *directory, size_t map_bytes, unsigned
     return ERROR_NONE;
 }
 
+/*
+ * LMDB 0.9.26-0.9.31 (ITS#9278): the last to close an environment destroys its mutexes, and who
+ * is just then waiting to open gets them as they are; the first transaction fails with EINVAL.
+ * They are made anew by who opens alone, and so all who have met must let go.
+ */
+static enum error open_persistently(const char *directory, size_t map_bytes, unsigned flags,
+                                    struct kv **out)
+{
+    enum error e = open_checked(directory, map_bytes, flags, out);
+    for (int i = 1; i < OPEN_TRIES && e == ERROR_STORE_IO; i++) {
+        poll(NULL, 0, i);
+        e = open_checked(directory, map_bytes, flags, out);
+    }
+    return e;
+}
+
 static enum error commit_if(enum error e, struct kv_txn *t)
 {
     if (!e)
@@ -225,7 +241,7 @@ static enum error initialise(const char *directory, size_t map_bytes)
     if (e)
         return e;
     mdb_env_close(env);
-    e = open_checked(directory, map_bytes, 0, &kv);
+    e = open_persistently(directory, map_bytes, 0, &kv);
     if (e)
         return e;
     e = make_first_commits(kv);
@@ -243,22 +259,6 @@ enum error kv_create(const char *directory, size_t map_bytes)
         e = kv_files_sync(directory);
     if (e)
         kv_files_remove(directory);
-    return e;
-}
-
-/*
- * LMDB 0.9.26-0.9.31 (ITS#9278): the last to close an environment destroys its mutexes, and who
- * is just then waiting to open gets them as they are; the first transaction fails with EINVAL.
- * They are made anew by who opens alone, and so all who have met must let go.
- */
-static enum error open_persistently(const char *directory, size_t map_bytes, unsigned flags,
-                                    struct kv **out)
-{
-    enum error e = open_checked(directory, map_bytes, flags, out);
-    for (int i = 1; i < OPEN_TRIES && e == ERROR_STORE_IO; i++) {
-        poll(NULL, 0, i);
-        e = open_checked(directory, map_bytes, flags, out);
-    }
     return e;
 }
 

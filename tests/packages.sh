@@ -11,7 +11,7 @@ build='gcc libc6-dev make libfcgi-dev liblmdb-dev libbearssl-dev libjansson-dev 
 run='lighttpd libmicrohttpd-dev curl ca-certificates'
 tests='libcmocka-dev python3 python3-pytest python3-hypothesis strace git clang clang-format
     clang-tidy libclang-rt-14-dev cppcheck shellcheck mandoc universal-ctags procps'
-bench='libsqlite3-dev libhiredis-dev redis-server valgrind wrk openssl'
+bench='libsqlite3-dev libhiredis-dev redis-server valgrind wrk openssl nginx-light'
 
 wanted=''
 for group in "$@"; do
@@ -71,7 +71,7 @@ apt() {
     apt install -y --no-install-recommends $missing >/dev/null
 }
 if [ -d /run/systemd/system ]; then
-    for service in lighttpd redis-server; do
+    for service in lighttpd redis-server nginx; do
         case " $missing " in
         *" $service "*) $sudo systemctl -q disable "$service" || true ;;
         esac
