@@ -351,9 +351,9 @@ typedef bool step_fn(struct chat *c);
 
 void chat_handle(const struct chat_job *job, struct chat_log *log)
 {
-    static step_fn *const steps[] = {check_type, read_body,    parse,         find_caller,
-                                     weigh,      check_limits, load_upstream, take_place,
-                                     admit,      reserve};
+    static step_fn *const steps[] = {check_type,   read_body,    parse,         find_caller,
+                                     choose_model, check_limits, load_upstream, take_place,
+                                     admit,        reserve};
     struct chat c = {
         .job = job,
         .log = log,

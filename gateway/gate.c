@@ -68,7 +68,7 @@ struct gate {
 
 static bool is_tcp(int fd)
 {
-    struct sockaddr_storage address;
+    struct sockaddr_storage address = {.ss_family = AF_UNSPEC};
     socklen_t n = sizeof(address);
 
     return getsockname(fd, (struct sockaddr *)&address, &n) == 0 &&

@@ -73,7 +73,7 @@ apt() {
 if [ -d /run/systemd/system ]; then
     for service in lighttpd redis-server nginx; do
         case " $missing " in
-        *" $service "*) $sudo systemctl -q disable "$service" || true ;;
+        *" $service "* | *" $service-light "*) $sudo systemctl -q disable "$service" || true ;;
         esac
     done
 fi

@@ -14,7 +14,10 @@ site { store = '$scratch/store' secret-file = '$scratch/secret' }
 model demo { provider = openai url = 'http://127.0.0.1:9/v1' model = 'm' key-file = '$scratch/key' }
 server { socket = '$scratch/socket' }
 CONF
-"$scratch/pennygate" init -c "$scratch/conf" >/dev/null
+owner=''
+[ "$(id -u)" != 0 ] || owner='--owner root'
+# shellcheck disable=SC2086 # two words or none
+"$scratch/pennygate" init $owner -c "$scratch/conf" >/dev/null
 "$scratch/pennygate" serve -c "$scratch/conf" 2>"$scratch/log" &
 pid=$!
 until [ -S "$scratch/socket" ]; do

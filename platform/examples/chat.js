@@ -74,7 +74,7 @@ async function answer(response, words) {
 async function ask() {
   running = new AbortController();
   said.push({ role: 'user', content: question.value });
-  show('user', question.value);
+  const asked = show('user', question.value);
   tell('Asking …', false);
   send.disabled = true;
   stop.hidden = false;
@@ -94,9 +94,13 @@ async function ask() {
   } catch (error) {
     tell(error.name === 'AbortError' ? 'Stopped.' : error.message, error.name !== 'AbortError');
   }
-  // What was not answered is not part of the conversation.
-  if (words && words.textContent) said.push({ role: 'assistant', content: words.textContent });
-  else said.pop();
+  if (words && words.textContent) {
+    said.push({ role: 'assistant', content: words.textContent });
+  } else { // what was not answered is not part of the conversation
+    said.pop();
+    asked.parentNode.remove();
+    if (words) words.parentNode.remove();
+  }
   running = null;
   send.disabled = false;
   stop.hidden = true;

@@ -2,6 +2,7 @@
 clock_shim.c: F43, F44, F49. No test waits for a real midnight."""
 import calendar
 import datetime
+import shutil
 
 import pytest
 
@@ -24,7 +25,8 @@ def clock(site):
         def __init__(self, begin, mode="spawned", **options):
             self.place = site(init=False, **options)
             self.file = self.place.directory / "offset"
-            self.place.env = {"LD_PRELOAD": str(SHIM), "CLOCK_SHIM": str(self.file)}
+            shim = shutil.copy(SHIM, self.place.directory)  # where its user can read it
+            self.place.env = {"LD_PRELOAD": shim, "CLOCK_SHIM": str(self.file)}
             self.to(begin)
             self.place.init()
             self.server = self.place.start(mode)

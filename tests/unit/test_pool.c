@@ -481,6 +481,28 @@ static void nobody_is_waited_for_longer_than_the_deadline(void **state)
     assert_string_equal(ask("/echo"), "\r\nbody 0 big 0");
 }
 
+/* The rest waits in the socket's backlog, and gets its turn when the first are closed. */
+static void more_silent_connections_than_places_end_too(void **state)
+{
+    enum { SILENT = POOL_PENDING + 50 };
+    static int silent[SILENT];
+    char answer[64];
+    int fd;
+
+    (void)state;
+    for (int i = 0; i < SILENT; i++)
+        silent[i] = fcgi_connect(path);
+    fd = fcgi_connect(path);
+    assert_true(fcgi_ask_all(fd, "/echo", 0));
+    assert_true(fcgi_answer(fd, answer, sizeof(answer), POOL_REQUEST_MS + SOON_MS));
+    assert_string_equal(answer, "\r\nbody 0 big 0");
+    close(fd);
+    for (int i = 0; i < SILENT; i++) {
+        assert_true(fcgi_closed(silent[i], POOL_REQUEST_MS + SOON_MS) >= 0);
+        close(silent[i]);
+    }
+}
+
 /* Both wait: the one in the socket's backlog, the other with a worker that is slow itself. */
 static void who_is_admitted_too_late_is_told(void **state)
 {
@@ -731,6 +753,7 @@ int main(void)
         WITH_POOL(a_peer_that_does_not_close_holds_no_worker),
         WITH_POOL(kept_alive_connections_own_no_worker),
         WITH_POOL(nobody_is_waited_for_longer_than_the_deadline),
+        WITH_POOL(more_silent_connections_than_places_end_too),
         WITH_POOL(who_is_admitted_too_late_is_told),
         WITH_POOL(f36_a_caller_that_leaves_is_noticed),
         WITH_POOL(a_slow_reader_is_cut),
