@@ -191,8 +191,7 @@ static bool parse(struct chat *c)
 static void name_caller(struct chat *c)
 {
     if (c->config->log_level >= LOG_LEVEL_INFO)
-        ledger_display(c->ledger, &c->policy, &c->demand.caller, SUBJECT_ADDRESS,
-                       c->log->subject);
+        ledger_display(c->ledger, &c->policy, &c->demand, SUBJECT_ADDRESS, c->log->subject);
 }
 
 static bool find_caller(struct chat *c)

@@ -20,7 +20,8 @@ struct view_context batch_context(struct batch *b)
                                  .txn = b->txn,
                                  .state = &b->state,
                                  .now = &b->now,
-                                 .cache = b->ledger->writer_cache};
+                                 .cache = b->ledger->writer_cache,
+                                 .view = &b->ledger->writer_view};
 }
 
 enum error batch_put(struct batch *b, const struct row_key *key, const struct record *value)

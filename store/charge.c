@@ -19,23 +19,23 @@ static bool lacks_windows(const struct view *v)
     return false;
 }
 
-static enum error build(struct batch *b, struct op *op, struct view *v)
+static enum error build(struct batch *b, struct op *op)
 {
     struct view_context c = batch_context(b);
 
     pthread_rwlock_rdlock(&b->ledger->periods_lock);
-    enum error e = view_build(&c, &op->policy, &op->demand, v);
+    enum error e = view_build(&c, &op->policy, &op->demand);
     pthread_rwlock_unlock(&b->ledger->periods_lock);
     return e;
 }
 
 /* As ledger_reading: another process may have put new period keys a moment ago. */
-static enum error build_twice(struct batch *b, struct op *op, struct view *v)
+static enum error build_twice(struct batch *b, struct op *op)
 {
-    enum error e = build(b, op, v);
+    enum error e = build(b, op);
 
     if (e == ERROR_PERIODS && (e = ledger_periods_refresh(b->ledger, true)) == ERROR_NONE)
-        e = build(b, op, v);
+        e = build(b, op);
     return e;
 }
 
@@ -68,7 +68,7 @@ static void fill_hold(const struct batch *b, const struct op *op, const struct v
         if (!(v->present & 1U << s))
             continue;
         h->live[h->n_live].subject = (uint8_t)s;
-        memcpy(h->live[h->n_live++].hash, v->live_hash[s], SUBJECT_HASH);
+        memcpy(h->live[h->n_live++].hash, op->demand.hashes.live[s], SUBJECT_HASH);
     }
     h->n_rows = v->n;
     memcpy(h->row, v->row, v->n * sizeof *v->row);
@@ -124,25 +124,25 @@ static void fill_reservation(const struct batch *b, const struct op *op, struct 
 enum error batch_reserve(struct batch *b, struct op *op)
 {
     struct view_context c = batch_context(b);
-    struct view v;
+    const struct view *v = c.view;
 
-    if ((op->error = build_twice(b, op, &v)) != ERROR_NONE ||
-        (op->error = view_decide(&c, &op->policy, &op->demand, &v, &op->answer)) != ERROR_NONE)
+    if ((op->error = build_twice(b, op)) != ERROR_NONE ||
+        (op->error = view_decide(&c, &op->policy, &op->demand, &op->answer)) != ERROR_NONE)
         return ERROR_NONE;
     if (op->answer.decision != DECISION_ADMITTED)
         return ERROR_NONE;
-    if (lacks_windows(&v)) {
+    if (lacks_windows(v)) {
         enum error e = batch_windows(b, op);
         if (e != ERROR_NONE || op->error != ERROR_NONE)
             return e;
-        if ((op->error = build(b, op, &v)) != ERROR_NONE)
+        if ((op->error = build(b, op)) != ERROR_NONE)
             return ERROR_NONE;
     }
     fill_reservation(b, op, &op->reservation);
     if ((op->error = take_place(b->ledger, &op->reservation.id)) != ERROR_NONE)
         return ERROR_NONE;
     op->charged = true;
-    return write_reservation(b, op, &v);
+    return write_reservation(b, op, v);
 }
 
 /* Settling */

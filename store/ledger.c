@@ -460,7 +460,8 @@ static enum error read_once(struct ledger *l, struct reader *r, reading *fn, voi
 {
     struct clock_now now;
     struct state state;
-    struct view_context c = {.ledger = l, .state = &state, .now = &now, .cache = r->cache};
+    struct view_context c = {
+        .ledger = l, .state = &state, .now = &now, .cache = r->cache, .view = &r->view};
     enum error e = kv_begin_read(l->kv, &r->txn);
 
     if (e != ERROR_NONE)
@@ -494,20 +495,19 @@ enum error ledger_reading(struct ledger *l, reading *fn, void *arg)
 
 struct question {
     const struct policy *policy;
-    const struct demand *demand;
+    struct demand *demand;
     struct answer *answer;
 };
 
 static enum error check(void *arg, const struct view_context *c)
 {
     struct question *q = arg;
-    struct view v;
-    enum error e = view_build(c, q->policy, q->demand, &v);
+    enum error e = view_build(c, q->policy, q->demand);
 
-    return e == ERROR_NONE ? view_decide(c, q->policy, q->demand, &v, q->answer) : e;
+    return e == ERROR_NONE ? view_decide(c, q->policy, q->demand, q->answer) : e;
 }
 
-enum error ledger_check(struct ledger *l, const struct policy *p, const struct demand *d,
+enum error ledger_check(struct ledger *l, const struct policy *p, struct demand *d,
                         struct answer *out)
 {
     struct answer a;
@@ -534,10 +534,8 @@ enum error ledger_reserve(struct ledger *l, const struct policy *p, const struct
                           struct answer *out, struct reservation *r)
 {
     struct op *op;
-    enum error e = ledger_verify(l);
+    enum error e;
 
-    if (e != ERROR_NONE)
-        return e;
     if (d->hold_ms <= 0 || d->hold_ms > LIVE_HOLD_MAX_MS)
         return ERROR_TOO_LARGE;
     note_policy(l, p);

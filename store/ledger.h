@@ -86,6 +86,24 @@ struct caller {
     bool anonymous;
 };
 
+/*
+ * The caller's hashes that have been computed for this request, so that the writer need not
+ * compute again what the check has. The ledger's own: zero at first.
+ */
+#define HASHES_KEPT 12 /* three windows of an address, two periods each, is the usual most */
+struct hashes {
+    unsigned n;
+    bool live_known;
+    struct {
+        uint32_t code;
+        uint8_t subject;
+        uint64_t generation;
+        int64_t period;
+        uint8_t hash[16];
+    } kept[HASHES_KEPT];
+    uint8_t live[SUBJECTS][16];
+};
+
 /* One request as the ledger sees it. */
 struct demand {
     struct caller caller;
@@ -94,6 +112,7 @@ struct demand {
     uint64_t tokens_out;
     int64_t hold_ms; /* at the latest then the reservation ends by itself, unsettled */
     char model[LEDGER_MODEL_MAX];
+    struct hashes hashes;
 };
 
 /* What the ledger answers. `wait_ms` is real time, for Retry-After. */
@@ -141,7 +160,7 @@ struct settlement {
  * ERROR_NONE with *out filled, or an error: then nothing is admitted. A DECISION_ADMITTED from
  * ledger_check only means that ledger_reserve is worth asking.
  */
-enum error ledger_check(struct ledger *l, const struct policy *p, const struct demand *d,
+enum error ledger_check(struct ledger *l, const struct policy *p, struct demand *d,
                         struct answer *out);
 enum error ledger_reserve(struct ledger *l, const struct policy *p, const struct demand *d,
                           struct answer *out, struct reservation *r);
@@ -166,7 +185,7 @@ enum error ledger_overhead(struct ledger *l, const char *model, uint64_t *tokens
  * The subject as log and dashboard show it: 16 hex digits of HMAC(display key, the subject's
  * hash of the civil day), so that it changes daily. "-" if the caller lacks it.
  */
-enum error ledger_display(struct ledger *l, const struct policy *p, const struct caller *c,
+enum error ledger_display(struct ledger *l, const struct policy *p, struct demand *d,
                           enum subject s, char out[17]);
 
 /*

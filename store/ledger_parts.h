@@ -20,10 +20,21 @@
 #include "store/period.h"
 #include "store/record.h"
 
-/* A read transaction and the keys derived in it, kept for reuse. */
+/* One request against the rows of one transaction. 12 KB: never on a worker's stack, where
+ * every stream would go on holding it. */
+struct view {
+    struct counter counter[LIMITS_MAX];
+    struct row_key row[LIMITS_MAX]; /* of each counter's newest slot */
+    unsigned n;
+    uint32_t present;
+    int64_t store_ms;
+};
+
+/* A read transaction, the keys derived in it and its view, kept for reuse. */
 struct reader {
     struct reader *next;
     struct kv_txn *txn;
+    struct view view;
     struct period_cache cache[PERIOD_WINDOWS];
 };
 
@@ -36,8 +47,9 @@ enum op_kind { OP_RESERVE, OP_SETTLE, OP_PAUSE, OP_MAINTAIN, OP_CLOCK_RESET };
 struct op {
     struct op *next;
     enum op_kind kind;
-    bool taken;     /* the writer has it */
-    bool abandoned; /* nobody waits for it any more */
+    atomic_int holders; /* who may still touch it: the writer, and who waits */
+    bool taken;         /* the writer has it */
+    bool abandoned;     /* nobody waits for it any more */
     bool done;
     bool charged;   /* OP_RESERVE: a reservation was written and a place is held */
     bool waited;    /* somebody waits; otherwise the writer frees it */
@@ -61,7 +73,8 @@ struct writer {
     struct op *first, **last;
     pthread_t thread;
     bool started, stopping, exited;
-    int64_t maintain_ms; /* monotonic: when timed work is due */
+    int64_t asleep_until; /* monotonic: 0 while it is awake and will look at the queue itself */
+    int64_t maintain_ms;  /* monotonic: when timed work is due */
     pthread_cond_t gone;
 };
 
@@ -88,6 +101,7 @@ struct ledger {
 
     struct writer writer;
     struct period_cache writer_cache[PERIOD_WINDOWS];
+    struct view writer_view;
     unsigned rows_added; /* since ended rows were last looked for; the writer's */
     int64_t erase_ms;    /* monotonic: when they are looked for again at the latest */
     pthread_mutex_t timed_lock;
@@ -99,16 +113,6 @@ struct ledger {
     (60LL * 60 * 1000) /* no call lasts an hour: total-timeout ends at 15 min */
 #define HISTORY_DAYS 400
 
-/* One request against the rows of one transaction. */
-struct view {
-    struct counter counter[LIMITS_MAX];
-    struct row_key row[LIMITS_MAX]; /* of each counter's newest slot */
-    unsigned n;
-    uint32_t present;
-    uint8_t live_hash[SUBJECTS][SUBJECT_HASH];
-    int64_t store_ms;
-};
-
 /* What a view is computed in. */
 struct view_context {
     struct ledger *ledger;
@@ -116,24 +120,30 @@ struct view_context {
     const struct state *state;
     const struct clock_now *now;
     struct period_cache *cache; /* PERIOD_WINDOWS of them */
+    struct view *view;
 };
 
 /* The zone by which the policy names days. */
 const struct zone *view_zone(const struct ledger *l, const struct policy *p);
 
-/*
- * Reads every counter that the demand's limits need. ERROR_PERIODS if the key of a window is
- * missing or not the store's (the caller reads the file again and tries once more).
- */
-enum error view_build(const struct view_context *c, const struct policy *p,
-                      const struct demand *d, struct view *out);
+/* The hash of the demand's subject in a period of the window, computed once a request. False as
+ * periods_hash. */
+bool view_hash(const struct view_context *c, const struct period_entry *e, int64_t period,
+               enum subject s, struct demand *d, uint8_t out[SUBJECT_HASH]);
 
-/* The verdict over a view, live reservations included, as an answer with real waits. */
+/*
+ * Reads every counter that the demand's limits need into c->view. ERROR_PERIODS if the key of a
+ * window is missing or not the store's (the caller reads the file again and tries once more).
+ */
+enum error view_build(const struct view_context *c, const struct policy *p, struct demand *d);
+
+/* The verdict over c->view, live reservations included, as an answer with real waits. */
 enum error view_decide(const struct view_context *c, const struct policy *p,
-                       const struct demand *d, const struct view *v, struct answer *out);
+                       const struct demand *d, struct answer *out);
 
 /* Visits the reservations that have not passed their deadline, of this boot. */
-typedef enum error hold_visit(void *arg, uint64_t id, const struct hold *h);
+typedef enum error hold_visit(void *arg, uint64_t id, const struct hold_places *p,
+                              const struct kv_slice *value);
 enum error view_holds(const struct view_context *c, hold_visit *visit, void *arg);
 
 /* The state row. ERROR_STORE_INVALID if it is missing or not ours. */

@@ -401,6 +401,35 @@ bool record_overhead_read(const struct kv_slice *v, struct overhead *out)
     return true;
 }
 
+#define HOLD_BOOT 1                                            /* behind the version */
+#define HOLD_LIVE (HOLD_BOOT + 16 + 8 + UNITS_SUMMED * 8 + 16) /* the number of places */
+#define HOLD_EACH (1 + SUBJECT_HASH)
+
+bool record_hold_places(const struct kv_slice *v, struct hold_places *out)
+{
+    const uint8_t *bytes = v->data;
+
+    if (v->n <= HOLD_LIVE || bytes[0] != RECORD_VERSION || bytes[HOLD_LIVE] > SUBJECTS ||
+        v->n - HOLD_LIVE - 1 < (size_t)bytes[HOLD_LIVE] * HOLD_EACH)
+        return false;
+    out->boot_id = bytes + HOLD_BOOT;
+    out->n = bytes[HOLD_LIVE];
+    out->live = bytes + HOLD_LIVE + 1;
+    return true;
+}
+
+bool places_have(const struct hold_places *p, unsigned subject,
+                 const uint8_t hash[SUBJECT_HASH])
+{
+    for (unsigned i = 0; i < p->n; i++) {
+        const uint8_t *one = p->live + (size_t)i * HOLD_EACH;
+
+        if (one[0] == subject && memcmp(one + 1, hash, SUBJECT_HASH) == 0)
+            return true;
+    }
+    return false;
+}
+
 void record_hold(const struct hold *h, struct record *out)
 {
     struct put p = record_start(out);

@@ -125,6 +125,17 @@ void record_hold(const struct hold *h, struct record *out);
 bool record_hold_read(const struct kv_slice *v, struct hold *out);
 uint64_t hold_id(const struct kv_slice *key);
 
+/* The places of a reservation, looked up in its bytes: every decision looks at every open
+ * stream, and decoding them would be most of its work. Borrowed from the value. */
+struct hold_places {
+    const uint8_t *boot_id;
+    const uint8_t *live; /* n of {subject, hash} */
+    unsigned n;
+};
+bool record_hold_places(const struct kv_slice *v, struct hold_places *out);
+bool places_have(const struct hold_places *p, unsigned subject,
+                 const uint8_t hash[SUBJECT_HASH]);
+
 /* Whether a row is one that this program may have written: for the walk at opening. */
 bool record_row_ok(const void *key, size_t nkey, const void *value, size_t nvalue);
 

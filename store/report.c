@@ -114,24 +114,22 @@ static bool charged_to(const struct use *u, const struct hold *h)
     return false;
 }
 
-static bool holds_place(const struct hold *h, enum subject s)
+static enum error add_reserved(void *arg, uint64_t id, const struct hold_places *p,
+                               const struct kv_slice *value)
 {
-    for (unsigned i = 0; i < h->n_live; i++)
-        if (h->live[i].subject == (uint8_t)s)
-            return true;
-    return false;
-}
-
-static enum error add_reserved(void *arg, uint64_t id, const struct hold *h)
-{
+    static const uint8_t none[SUBJECT_HASH];
     struct use *u = arg;
+    struct hold h;
 
     if (u->limit->unit == UNIT_CONCURRENT) {
-        if (holds_place(h, u->limit->subject) && live_is_held(u->live, id))
+        if (places_have(p, u->limit->subject, none) && live_is_held(u->live, id))
             u->out.used = ++u->out.reserved;
-    } else if (charged_to(u, h) && live_is_held(u->live, id)) {
-        u->out.reserved = amount_add(u->out.reserved, h->reserved.of[u->limit->unit]);
+        return ERROR_NONE;
     }
+    if (!record_hold_read(value, &h))
+        return ERROR_STORE_INVALID;
+    if (charged_to(u, &h) && live_is_held(u->live, id))
+        u->out.reserved = amount_add(u->out.reserved, h.reserved.of[u->limit->unit]);
     return ERROR_NONE;
 }
 
@@ -194,11 +192,13 @@ struct state_walk {
     struct ledger_state out;
 };
 
-static enum error count_open(void *arg, uint64_t id, const struct hold *h)
+static enum error count_open(void *arg, uint64_t id, const struct hold_places *p,
+                             const struct kv_slice *value)
 {
     struct state_walk *w = arg;
 
-    (void)h;
+    (void)p;
+    (void)value;
     w->out.open_streams += live_is_held(w->live, id);
     return ERROR_NONE;
 }
@@ -270,7 +270,7 @@ enum error ledger_overhead(struct ledger *l, const char *model, uint64_t *tokens
 
 struct naming {
     const struct policy *policy;
-    const struct caller *caller;
+    struct demand *demand;
     enum subject subject;
     uint8_t hash[SUBJECT_HASH];
 };
@@ -278,25 +278,23 @@ struct naming {
 static enum error day_hash(void *arg, const struct view_context *c)
 {
     struct naming *n = arg;
-    const struct subject_id *id = &n->caller->id[n->subject];
     const struct periods *p = &c->ledger->periods;
     const struct period_entry *e = periods_find(p, window_code((struct window){WINDOW_DAY, 0}));
     int64_t day =
         zone_day(view_zone(c->ledger, n->policy), storetime_now(&c->state->time, c->now));
 
-    if (!e || !periods_hash(e, &c->cache[e - p->entry], c->ledger->options.secret, day,
-                            (uint8_t)n->subject, id->bytes, id->n, n->hash))
+    if (!e || !view_hash(c, e, day, n->subject, n->demand, n->hash))
         return ERROR_PERIODS;
     return ERROR_NONE;
 }
 
-enum error ledger_display(struct ledger *l, const struct policy *p, const struct caller *c,
+enum error ledger_display(struct ledger *l, const struct policy *p, struct demand *d,
                           enum subject s, char out[17])
 {
-    struct naming n = {.policy = p, .caller = c, .subject = s};
+    struct naming n = {.policy = p, .demand = d, .subject = s};
     uint8_t mac[MAC_SIZE];
 
-    if (c->id[s].n == 0) {
+    if (d->caller.id[s].n == 0) {
         snprintf(out, 17, "-");
         return ERROR_NONE;
     }

@@ -210,10 +210,10 @@ enum error batch_periods(struct batch *b)
     struct ledger *l = b->ledger;
     static struct log_once once;
     struct periods p;
-    enum error e = ledger_periods_refresh(l, false);
+    enum error e;
 
-    if (e != ERROR_NONE || !storetime_may_erase(&b->state.time, b->state.time.time_ms))
-        return e;
+    if (!storetime_may_erase(&b->state.time, b->state.time.time_ms))
+        return ERROR_NONE;
     p = l->periods;
     if (periods_advance(&p, view_zone(l, &b->policy), b->state.time.time_ms) &&
         (e = write_periods(l, &p)) != ERROR_NONE)

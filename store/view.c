@@ -26,28 +26,57 @@ static bool caller_has(const struct caller *c, enum subject s)
     return s == SUBJECT_ANONYMOUS ? c->anonymous : c->id[s].n > 0;
 }
 
-/* Places are hashed under secret and boot id, so that midnight changes nothing. */
-static void hash_live(const struct view_context *c, const struct demand *d, struct view *v)
+static void subject_mac(const struct mac_key *key, enum subject s, const struct subject_id *id,
+                        uint8_t out[SUBJECT_HASH])
 {
-    uint8_t mac[MAC_SIZE];
+    uint8_t text[1 + SUBJECT_ID_MAX], mac[MAC_SIZE];
 
-    memset(v->live_hash, 0, sizeof v->live_hash);
-    for (unsigned s = 0; s < SUBJECTS; s++) {
-        const struct subject_id *id = &d->caller.id[s];
-        uint8_t text[1 + SUBJECT_ID_MAX];
+    text[0] = (uint8_t)s;
+    memcpy(text + 1, id->bytes, id->n);
+    mac_with(key, "subject", text, 1U + id->n, mac);
+    memcpy(out, mac, SUBJECT_HASH);
+}
 
-        if (!(v->present & 1U << s) || subject_is_shared((enum subject)s))
-            continue;
-        text[0] = (uint8_t)s;
-        memcpy(text + 1, id->bytes, id->n);
-        mac_with(&c->ledger->live_key, "subject", text, 1U + id->n, mac);
-        memcpy(v->live_hash[s], mac, SUBJECT_HASH);
+/* Places are hashed under secret and boot id, so that midnight changes nothing. Shared subjects
+ * are not hashed: theirs stay zero. */
+static void hash_live(const struct view_context *c, struct demand *d, uint32_t present)
+{
+    struct hashes *h = &d->hashes;
+
+    for (unsigned s = 0; s < SUBJECTS && !h->live_known; s++)
+        if (present & 1U << s && !subject_is_shared((enum subject)s))
+            subject_mac(&c->ledger->live_key, (enum subject)s, &d->caller.id[s], h->live[s]);
+    h->live_known = true;
+}
+
+bool view_hash(const struct view_context *c, const struct period_entry *e, int64_t period,
+               enum subject s, struct demand *d, uint8_t out[SUBJECT_HASH])
+{
+    const struct subject_id *id = &d->caller.id[s];
+    struct hashes *h = &d->hashes;
+
+    for (unsigned i = 0; i < h->n; i++)
+        if (h->kept[i].period == period && h->kept[i].code == e->code &&
+            h->kept[i].subject == s && h->kept[i].generation == e->generation) {
+            memcpy(out, h->kept[i].hash, SUBJECT_HASH);
+            return true;
+        }
+    if (!periods_hash(e, &c->cache[e - c->ledger->periods.entry], c->ledger->options.secret,
+                      period, (uint8_t)s, id->bytes, id->n, out))
+        return false;
+    if (h->n < HASHES_KEPT) {
+        h->kept[h->n].code = e->code;
+        h->kept[h->n].subject = (uint8_t)s;
+        h->kept[h->n].generation = e->generation;
+        h->kept[h->n].period = period;
+        memcpy(h->kept[h->n++].hash, out, SUBJECT_HASH);
     }
+    return true;
 }
 
 /* The window's key, or NULL: no row was ever written under it. */
 static enum error window_entry(const struct view_context *c, struct window w,
-                               const struct period_entry **out, unsigned *index)
+                               const struct period_entry **out)
 {
     const struct periods *p = &c->ledger->periods;
     uint32_t code = window_code(w);
@@ -59,7 +88,6 @@ static enum error window_entry(const struct view_context *c, struct window w,
         if (!e || e->generation != c->state->window[i].generation)
             return ERROR_PERIODS;
         *out = e;
-        *index = (unsigned)(e - p->entry);
         return ERROR_NONE;
     }
     *out = NULL;
@@ -81,19 +109,17 @@ static enum error read_slot(const struct view_context *c, const struct row_key *
 
 /* Reads the slots of one counter, hashing the subject once per period that they touch. */
 static enum error read_counter(const struct view_context *c, const struct zone *z,
-                               const struct demand *d, struct counter *out, struct row_key *row)
+                               struct demand *d, struct counter *out, struct row_key *row)
 {
     bool shared = subject_is_shared(out->subject);
-    const struct subject_id *id = &d->caller.id[out->subject];
     const struct period_entry *entry = NULL;
     uint8_t hash[SUBJECT_HASH] = {0};
     struct slot slot[WINDOW_SLOTS_MAX];
     int64_t t = storetime_now(&c->state->time, c->now);
-    unsigned index = 0;
     enum error e = ERROR_NONE;
 
     if (!shared)
-        e = window_entry(c, out->window, &entry, &index);
+        e = window_entry(c, out->window, &entry);
     if (e != ERROR_NONE)
         return e;
     out->slots = window_slots(out->window, z, t, slot);
@@ -106,8 +132,7 @@ static enum error read_counter(const struct view_context *c, const struct zone *
         if (!shared && !entry)
             continue;
         if (!shared && (i == 0 || slot[i].period != slot[i - 1].period) &&
-            !periods_hash(entry, &c->cache[index], c->ledger->options.secret, slot[i].period,
-                          (uint8_t)out->subject, id->bytes, id->n, hash))
+            !view_hash(c, entry, slot[i].period, out->subject, d, hash))
             return ERROR_PERIODS;
         key_counter(out->window, &slot[i], out->subject, hash, &key);
         if (i == 0)
@@ -127,9 +152,9 @@ static bool counter_is_listed(const struct view *v, const struct limit *l)
     return false;
 }
 
-enum error view_build(const struct view_context *c, const struct policy *p,
-                      const struct demand *d, struct view *out)
+enum error view_build(const struct view_context *c, const struct policy *p, struct demand *d)
 {
+    struct view *out = c->view;
     const struct zone *z = view_zone(c->ledger, p);
 
     out->n = 0;
@@ -138,7 +163,7 @@ enum error view_build(const struct view_context *c, const struct policy *p,
     for (unsigned s = 0; s < SUBJECTS; s++)
         if (caller_has(&d->caller, (enum subject)s))
             out->present |= 1U << s;
-    hash_live(c, d, out);
+    hash_live(c, d, out->present);
     for (unsigned i = 0; i < p->n_limits; i++) {
         const struct limit *l = &p->limits[i];
         struct counter *k = &out->counter[out->n];
@@ -161,7 +186,7 @@ enum error view_holds(const struct view_context *c, hold_visit *visit, void *arg
     struct kv_cursor *cursor;
     struct kv_slice key, value;
     struct row_key from;
-    struct hold h;
+    struct hold_places h;
     enum error e = kv_cursor_open(c->txn, &cursor);
 
     if (e != ERROR_NONE)
@@ -173,13 +198,13 @@ enum error view_holds(const struct view_context *c, hold_visit *visit, void *arg
 
         if (!key_instant(TABLE_RESERVATION, &key, &deadline))
             break;
-        if (!record_hold_read(&value, &h)) {
+        if (!record_hold_places(&value, &h)) {
             e = ERROR_STORE_INVALID;
             break;
         }
-        if (memcmp(h.boot_id, c->now->boot_id, sizeof h.boot_id) != 0)
+        if (memcmp(h.boot_id, c->now->boot_id, sizeof c->now->boot_id) != 0)
             continue;
-        if ((e = visit(arg, hold_id(&key), &h)) != ERROR_NONE)
+        if ((e = visit(arg, hold_id(&key), &h, &value)) != ERROR_NONE)
             break;
     }
     kv_cursor_close(cursor);
@@ -188,27 +213,22 @@ enum error view_holds(const struct view_context *c, hold_visit *visit, void *arg
 
 struct live_count {
     struct live *live;
-    const struct view *view;
+    const struct hashes *hashes;
     uint32_t wanted; /* subjects whose places some limit bounds */
     uint32_t of[SUBJECTS];
 };
 
-static bool hold_has(const struct hold *h, unsigned subject, const uint8_t hash[SUBJECT_HASH])
-{
-    for (unsigned i = 0; i < h->n_live; i++)
-        if (h->live[i].subject == subject && memcmp(h->live[i].hash, hash, SUBJECT_HASH) == 0)
-            return true;
-    return false;
-}
-
 /* Compares hashes first: asking whether a holder lives is a system call. */
-static enum error count_live(void *arg, uint64_t id, const struct hold *h)
+static enum error count_live(void *arg, uint64_t id, const struct hold_places *p,
+                             const struct kv_slice *value)
 {
     struct live_count *n = arg;
     uint32_t mine = 0;
 
+    (void)value;
+
     for (unsigned s = 0; s < SUBJECTS; s++)
-        if (n->wanted & 1U << s && hold_has(h, s, n->view->live_hash[s]))
+        if (n->wanted & 1U << s && places_have(p, s, n->hashes->live[s]))
             mine |= 1U << s;
     if (mine == 0 || !live_is_held(n->live, id))
         return ERROR_NONE;
@@ -246,10 +266,11 @@ static void answer_from_verdict(const struct view_context *c, struct answer *out
 }
 
 enum error view_decide(const struct view_context *c, const struct policy *p,
-                       const struct demand *d, const struct view *v, struct answer *out)
+                       const struct demand *d, struct answer *out)
 {
+    const struct view *v = c->view;
     struct live_count live = {
-        .live = c->ledger->live, .view = v, .wanted = counts_live(p) & v->present};
+        .live = c->ledger->live, .hashes = &d->hashes, .wanted = counts_live(p) & v->present};
     struct rule_input in = {.limits = p->limits,
                             .n_limits = p->n_limits,
                             .counters = v->counter,

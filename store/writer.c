@@ -12,10 +12,11 @@
 
 #include "store/ledger_parts.h"
 
-#define SETTLE_DELAY_MS   1000         /* a settle waits so long for a commit to ride on */
-#define MAINTAIN_EVERY_MS 60000        /* timed work; no invariant depends on it */
-#define WRITER_STACK      (256 * 1024) /* views and records on the stack: 40 KB at most, LMDB's 10 \
-                                        */
+#define SETTLE_DELAY_MS   1000  /* a settle waits so long for a commit to ride on */
+#define MAINTAIN_EVERY_MS 60000 /* timed work; no invariant depends on it */
+#define WRITER_STACK                                                                           \
+    (256 * 1024) /* views and records on the stack: 40 KB at most, LMDB's 10                   \
+                  */
 
 void writer_init(struct writer *w)
 {
@@ -39,6 +40,7 @@ struct op *op_new(enum op_kind kind, const struct policy *p)
     if (!op)
         return NULL;
     op->kind = kind;
+    atomic_init(&op->holders, 1);
     op->policy = *p;
     if (p->n_limits > 0)
         memcpy(op->limits, p->limits, p->n_limits * sizeof *p->limits);
@@ -50,9 +52,10 @@ struct op *op_new(enum op_kind kind, const struct policy *p)
     return op;
 }
 
+/* Frees it with its last holder. */
 void op_free(struct op *op)
 {
-    if (!op)
+    if (!op || atomic_fetch_sub(&op->holders, 1) > 1)
         return;
     pthread_cond_destroy(&op->finished);
     free(op);
@@ -100,16 +103,28 @@ static bool try_again(struct ledger *l, struct op *op)
     return true;
 }
 
+/* Wakes them without the lock, which they would only wait for. */
+static void wake_all(struct op *list)
+{
+    for (struct op *op = list, *next; op; op = next) {
+        next = op->next;
+        pthread_cond_signal(&op->finished);
+        op_free(op);
+    }
+}
+
 static void give_back(void *arg, struct op *list)
 {
     struct ledger *l = arg;
+    struct op *finished = NULL;
 
     pthread_mutex_lock(&l->writer.lock);
     for (struct op *op = list, *next; op; op = next) {
         next = op->next;
         if (op->waited && !op->abandoned) {
             op->done = true;
-            pthread_cond_signal(&op->finished);
+            op->next = finished;
+            finished = op;
             continue;
         }
         if (try_again(l, op))
@@ -119,6 +134,7 @@ static void give_back(void *arg, struct op *list)
         op_free(op);
     }
     pthread_mutex_unlock(&l->writer.lock);
+    wake_all(finished);
 }
 
 /* When the queue wants the writer: at once, at a settle's time, or for timed work. */
@@ -145,9 +161,14 @@ static void queue_maintenance(struct ledger *l)
         (void)writer_post(l, op);
 }
 
-/* Waits until there is something to do. False: stopping and nothing left. */
+/*
+ * Waits until there is something to do. False: stopping and nothing left. The first sleep is no
+ * longer than a settle may wait, so that a settle, which most decisions are followed by, need
+ * not wake anybody.
+ */
 static bool wait_for_work(struct writer *w, bool *timed)
 {
+    int64_t nap = clock_monotonic_ms() + SETTLE_DELAY_MS;
     bool more = true;
 
     pthread_mutex_lock(&w->lock);
@@ -158,8 +179,10 @@ static bool wait_for_work(struct writer *w, bool *timed)
         *timed = !w->stopping && now >= w->maintain_ms;
         if (!more || *timed || now >= at)
             break;
-        struct timespec t = until(at);
+        w->asleep_until = now < nap && nap < at ? nap : at;
+        struct timespec t = until(w->asleep_until);
         pthread_cond_timedwait(&w->wake, &w->lock, &t);
+        w->asleep_until = 0;
     }
     if (*timed)
         w->maintain_ms = clock_monotonic_ms() + MAINTAIN_EVERY_MS;
@@ -206,15 +229,21 @@ static enum error start(struct ledger *l)
     return rc == 0 ? ERROR_NONE : ERROR_SYSTEM;
 }
 
-/* Queues; called with the lock held. */
+/* Queues; called with the lock held, and lets go of it to wake the writer where that needs it.
+ */
 static enum error enqueue(struct ledger *l, struct op *op)
 {
-    enum error e = l->writer.stopping ? ERROR_STOPPING : start(l);
+    struct writer *w = &l->writer;
+    enum error e = w->stopping ? ERROR_STOPPING : start(l);
 
     if (e != ERROR_NONE)
         return e;
-    append(&l->writer, op);
-    pthread_cond_signal(&l->writer.wake);
+    append(w, op);
+    if (op->due_ms < w->asleep_until) {
+        pthread_mutex_unlock(&w->lock);
+        pthread_cond_signal(&w->wake);
+        pthread_mutex_lock(&w->lock);
+    }
     return ERROR_NONE;
 }
 
@@ -239,7 +268,7 @@ static void withdraw(struct writer *w, struct op *op)
     *p = op->next;
     if (w->last == &op->next)
         w->last = p;
-    op_free(op);
+    op_free(op); /* the writer's share */
 }
 
 enum error writer_do(struct ledger *l, struct op *op)
@@ -248,10 +277,11 @@ enum error writer_do(struct ledger *l, struct op *op)
     struct timespec limit = until(clock_monotonic_ms() + LEDGER_WAIT_MS);
 
     op->waited = true;
+    atomic_store(&op->holders, 2);
     pthread_mutex_lock(&w->lock);
     enum error e = enqueue(l, op);
     if (e != ERROR_NONE)
-        op_free(op);
+        op_free(op); /* the writer's share */
     while (e == ERROR_NONE && !op->done) {
         if (pthread_cond_timedwait(&op->finished, &w->lock, &limit) != ETIMEDOUT || op->done)
             continue;
@@ -262,7 +292,9 @@ enum error writer_do(struct ledger *l, struct op *op)
             withdraw(w, op);
     }
     pthread_mutex_unlock(&w->lock);
-    if (e == ERROR_NONE && (e = op->error) != ERROR_NONE)
+    if (e == ERROR_NONE)
+        e = op->error;
+    if (e != ERROR_NONE)
         op_free(op);
     return e;
 }

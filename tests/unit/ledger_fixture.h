@@ -82,6 +82,7 @@ static inline void set_address(struct demand *d, uint8_t last)
     memcpy(d->caller.id[SUBJECT_ADDRESS].bytes, a, sizeof a);
     d->caller.id[SUBJECT_ADDRESS].n = sizeof a;
     d->caller.anonymous = true;
+    memset(&d->hashes, 0, sizeof d->hashes); /* another request */
 }
 
 static inline void open_ledger(struct fixture *f)

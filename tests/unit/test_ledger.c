@@ -637,25 +637,22 @@ static void the_name_in_the_log_changes_daily(void **state)
 {
     struct fixture *f = *state;
     char a[17], b[17], c[17], d[17];
-    struct caller other = f->demand.caller;
+    struct demand other = f->demand;
 
-    assert_int_equal(
-        ledger_display(f->ledger, &f->policy, &f->demand.caller, SUBJECT_ADDRESS, a),
-        ERROR_NONE);
-    assert_int_equal(
-        ledger_display(f->ledger, &f->policy, &f->demand.caller, SUBJECT_ADDRESS, b),
-        ERROR_NONE);
+    assert_int_equal(ledger_display(f->ledger, &f->policy, &f->demand, SUBJECT_ADDRESS, a),
+                     ERROR_NONE);
+    assert_int_equal(ledger_display(f->ledger, &f->policy, &f->demand, SUBJECT_ADDRESS, b),
+                     ERROR_NONE);
     assert_string_equal(a, b);
-    other.id[SUBJECT_ADDRESS].bytes[4]++;
+    other.caller.id[SUBJECT_ADDRESS].bytes[4]++;
     assert_int_equal(ledger_display(f->ledger, &f->policy, &other, SUBJECT_ADDRESS, c),
                      ERROR_NONE);
     assert_string_not_equal(a, c);
     pass(DAY_MS);
-    assert_int_equal(
-        ledger_display(f->ledger, &f->policy, &f->demand.caller, SUBJECT_ADDRESS, d),
-        ERROR_NONE);
+    assert_int_equal(ledger_display(f->ledger, &f->policy, &f->demand, SUBJECT_ADDRESS, d),
+                     ERROR_NONE);
     assert_string_not_equal(a, d);
-    assert_int_equal(ledger_display(f->ledger, &f->policy, &f->demand.caller, SUBJECT_KEY, d),
+    assert_int_equal(ledger_display(f->ledger, &f->policy, &f->demand, SUBJECT_KEY, d),
                      ERROR_NONE);
     assert_string_equal(d, "-");
 }
@@ -760,7 +757,8 @@ static void a_full_map_refuses_and_loses_nothing(void **state)
     assert_int_equal(used(f, 0), n);
     reopen(f);
     assert_int_equal(used(f, 0), n);
-    e = ledger_reserve(f->ledger, &f->policy, &f->demand, &a, &r); /* a page may have come free */
+    e = ledger_reserve(f->ledger, &f->policy, &f->demand, &a,
+                       &r); /* a page may have come free */
     assert_int_equal(used(f, 0), e == ERROR_NONE ? n + 1 : n);
 }
 
