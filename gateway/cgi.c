@@ -22,7 +22,8 @@
 
 struct cgi {
     struct exchange x; /* first: an exchange is cast back to it */
-    int64_t due_ms;    /* admission: POOL_REQUEST_MS after the start */
+    bool admitted;
+    int64_t due_ms; /* of its admission: POOL_REQUEST_MS after the start; then of its answer */
     int64_t write_timeout_ms;
     uint64_t length; /* announced, 0: not known */
     uint64_t got;
@@ -119,10 +120,13 @@ static bool cgi_flush(struct exchange *x)
     int64_t until = clock_monotonic_ms() + c->write_timeout_ms;
     size_t done = 0;
 
+    if (c->admitted && c->due_ms < until)
+        until = c->due_ms;
     while (!c->failed && done < c->n) {
         ssize_t n = -1;
 
-        if (ready(STDOUT_FILENO, POLLOUT, until))
+        if ((!c->admitted || clock_monotonic_ms() < c->due_ms) &&
+            ready(STDOUT_FILENO, POLLOUT, until))
             n = write(STDOUT_FILENO, c->buffer + done, c->n - done);
         else
             errno = ETIMEDOUT;
@@ -153,9 +157,15 @@ static bool cgi_write(struct exchange *x, const void *buf, size_t n)
     return !c->failed;
 }
 
-static bool cgi_admitted(struct exchange *x)
+static bool cgi_admitted(struct exchange *x, int64_t answer_ms)
 {
-    return clock_monotonic_ms() < ((struct cgi *)x)->due_ms;
+    struct cgi *c = (struct cgi *)x;
+    int64_t now = clock_monotonic_ms();
+
+    c->admitted = now < c->due_ms;
+    if (c->admitted)
+        c->due_ms = now + answer_ms;
+    return c->admitted;
 }
 
 static const struct exchange_ops cgi_ops = {cgi_read, cgi_write, cgi_flush, cgi_admitted};

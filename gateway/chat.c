@@ -14,8 +14,12 @@
 #include "gateway/request.h"
 #include "platform/log.h"
 
-#define BODY_FIRST    4096  /* room at first for a body of unknown length; it doubles */
-#define HOLD_EXTRA_MS 15000 /* a stream is cut at least 10 s before its reservation ends */
+#define BODY_FIRST 4096 /* room at first for a body of unknown length; it doubles */
+
+/* Beyond a model's total timeout: for the answer's last bytes; and until the reservation ends
+ * by itself, before which its settle must have been committed. */
+#define ANSWER_EXTRA_MS 5000
+#define HOLD_EXTRA_MS   (ANSWER_EXTRA_MS + 10000)
 #define PAUSED_MS                                                                              \
     60000              /* told while paused: the owner can always act, but not every second    \
                         */
@@ -148,8 +152,8 @@ static enum code fill_body(struct chat *c, uint64_t length)
         c->n_body += n > 0 ? (size_t)n : 0;
     } while (n > 0);
     if (n < 0) /* too late, or broken off? */
-        return c->job->x->ops->admitted(c->job->x) ? CODE_BODY_INCOMPLETE
-                                                   : CODE_TIMEOUT_REQUEST;
+        return c->job->x->ops->admitted(c->job->x, ANSWER_EXTRA_MS) ? CODE_BODY_INCOMPLETE
+                                                                    : CODE_TIMEOUT_REQUEST;
     return length > 0 && c->n_body != length ? CODE_BODY_INCOMPLETE : CODE_NONE;
 }
 
@@ -227,22 +231,38 @@ static bool choose_model(struct chat *c)
 
 static enum error ask_ledger(struct chat *c)
 {
-    worst(c, c->request.bytes, c->request.n_messages, c->overhead, &c->demand);
     return ledger_check(c->ledger, &c->policy, &c->demand, &c->answer);
 }
 
-/* The learnt overhead is read after the first check, which sees to it that the store can be
- * read at all (a cut one would end the process). Most models have none. */
-static bool check_limits(struct chat *c)
+/*
+ * Whoever is over a limit already hears so before the body is parsed: a flood of refusals must
+ * cost as little as it can. Sees to it that the store can be read at all, too.
+ */
+static bool has_room(struct chat *c)
 {
+    c->demand.weights = (struct amounts){.of[UNIT_CALLS] = 1};
     enum error e = ask_ledger(c);
-
-    if (e == ERROR_NONE)
-        e = ledger_overhead(c->ledger, c->model->alias, &c->overhead);
-    if (e == ERROR_NONE && c->overhead > 0)
-        e = ask_ledger(c);
     if (e == ERROR_NONE)
         name_caller(c);
+    return decided(c, e);
+}
+
+static bool weight_matters(const struct chat *c)
+{
+    for (unsigned i = 0; i < c->policy.n_limits; i++)
+        if (c->policy.limits[i].unit == UNIT_TOKENS || c->policy.limits[i].unit == UNIT_COST)
+            return true;
+    return false;
+}
+
+/* Where only calls are limited, has_room has asked all there is to ask. */
+static bool check_limits(struct chat *c)
+{
+    enum error e = ledger_overhead(c->ledger, c->model->alias, &c->overhead);
+
+    worst(c, c->request.bytes, c->request.n_messages, c->overhead, &c->demand);
+    if (e == ERROR_NONE && weight_matters(c))
+        e = ask_ledger(c);
     return decided(c, e);
 }
 
@@ -271,7 +291,7 @@ static bool admit(struct chat *c)
 {
     struct exchange *x = c->job->x;
 
-    if (!x->ops->admitted(x))
+    if (!x->ops->admitted(x, c->model->total_timeout_ms + ANSWER_EXTRA_MS))
         return refuse(c, CODE_TIMEOUT_REQUEST);
     c->log->gone = exchange_gone(x->watch_fd, x->watch_readable);
     return !c->log->gone;
@@ -350,9 +370,9 @@ typedef bool step_fn(struct chat *c);
 
 void chat_handle(const struct chat_job *job, struct chat_log *log)
 {
-    static step_fn *const steps[] = {check_type,   read_body,    parse,         find_caller,
-                                     choose_model, check_limits, load_upstream, take_place,
-                                     admit,        reserve};
+    static step_fn *const steps[] = {check_type, read_body,    find_caller,  has_room,
+                                     parse,      choose_model, check_limits, load_upstream,
+                                     take_place, admit,        reserve};
     struct chat c = {
         .job = job,
         .log = log,

@@ -19,8 +19,9 @@ struct exchange_ops {
     /* Writes all or fails; once failed it stays failed (libfcgi itself forgets). */
     bool (*write)(struct exchange *x, const void *buf, size_t n);
     bool (*flush)(struct exchange *x);
-    /* The request is admitted: the 5 s deadline no longer applies. False if it has passed. */
-    bool (*admitted)(struct exchange *x);
+    /* The request is admitted: from now on it is its whole answer that must be out within
+     * answer_ms, or the other side counts as gone. False if the 5 s deadline has passed. */
+    bool (*admitted)(struct exchange *x, int64_t answer_ms);
 };
 
 struct exchange {

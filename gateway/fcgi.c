@@ -88,11 +88,11 @@ static bool fcgi_flush(struct exchange *x)
     return !failed(f);
 }
 
-static bool fcgi_admitted(struct exchange *x)
+static bool fcgi_admitted(struct exchange *x, int64_t answer_ms)
 {
     struct fcgi *f = of(x);
 
-    f->admitted = gate_admit(f->gate, f->connection);
+    f->admitted = gate_admit(f->gate, f->connection, answer_ms);
     return f->admitted;
 }
 

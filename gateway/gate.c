@@ -34,6 +34,7 @@ enum state { FREE, WAITING, SERVED, LINGERING };
 struct connection {
     enum state state;
     bool expired;   /* a deadline has passed and it was shut down */
+    bool admitted;  /* due_ms is the end of its answer */
     bool added;     /* the poll set knows it */
     bool stalled;   /* waiting, not polled: there was no descriptor for its duplicate */
     unsigned reads; /* while lingering */
@@ -355,14 +356,16 @@ int gate_lent_fd(const struct connection *c)
     return c->lent;
 }
 
-bool gate_admit(struct gate *g, struct connection *c)
+bool gate_admit(struct gate *g, struct connection *c, int64_t answer_ms)
 {
+    int64_t now = clock_monotonic_ms();
     bool in_time;
 
     pthread_mutex_lock(&g->lock);
-    in_time = !c->expired && clock_monotonic_ms() < c->due_ms;
+    in_time = !c->expired && now < c->due_ms;
+    c->admitted = in_time;
     if (in_time)
-        c->due_ms = NEVER;
+        c->due_ms = now + answer_ms;
     pthread_mutex_unlock(&g->lock);
     return in_time;
 }
@@ -395,7 +398,7 @@ static void expire(struct gate *g, struct connection *c, int64_t now)
     if (now < c->due_ms)
         return;
     if (c->state == SERVED) {
-        shutdown(c->fd, SHUT_RD);
+        shutdown(c->fd, c->admitted ? SHUT_RDWR : SHUT_RD);
         c->expired = true;
         c->due_ms = NEVER;
     } else {

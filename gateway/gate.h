@@ -68,8 +68,9 @@ void gate_give(struct gate *g, struct connection *c, bool drained);
 int gate_fd(const struct connection *c);
 int gate_lent_fd(const struct connection *c);
 
-/* The request is admitted: its deadline no longer applies. False if it has passed. */
-bool gate_admit(struct gate *g, struct connection *c);
+/* The request is admitted: its deadline no longer applies, but in answer_ms the connection is
+ * shut down both ways. False if it has passed. */
+bool gate_admit(struct gate *g, struct connection *c, int64_t answer_ms);
 /* Around whatever may write to the connection: it must not take longer than the write timeout.
  */
 void gate_write_begin(struct gate *g, struct connection *c);

@@ -16,6 +16,10 @@
 
 #include "gateway/cli.h"
 
+#ifdef __GLIBC__
+#include <malloc.h>
+#endif
+
 extern char **environ;
 
 /* A closed standard descriptor would be given to the next file opened, and a line of the log
@@ -59,6 +63,14 @@ static void harden(void)
     drop_proxies();
 }
 
+/* One arena for all threads: each further one would cost more than all that they allocate. */
+static void spare_memory(void)
+{
+#ifdef __GLIBC__
+    mallopt(M_ARENA_MAX, 1);
+#endif
+}
+
 static bool is_listening(int fd)
 {
     int value = 0;
@@ -75,6 +87,7 @@ int main(int argc, char **argv)
     if (!fill_standard_descriptors())
         _exit(CLI_FAILED);
     harden();
+    spare_memory();
     listening = is_listening(STDIN_FILENO);
     if (!listening && getenv("GATEWAY_INTERFACE") != NULL)
         status = cli_cgi(environ);

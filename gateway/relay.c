@@ -100,9 +100,19 @@ static int64_t refused_wait(const struct relay *r, int status)
     return status == 429 ? REFUSED_WAIT_MS : REFUSED_MAX_MS;
 }
 
+/*
+ * Statuses that are answered before a prompt is looked at. Others can follow a call that is
+ * billed: some providers charge for what their filters stop, and answer 400 or 403 then, so
+ * that a caller could spend without end. Money comes back only where there can be no doubt.
+ */
+static bool is_never_billed(int status)
+{
+    return status == 401 || status == 402 || status == 404 || status == 405 || status == 429;
+}
+
 static void fail_status(struct relay *r, int status)
 {
-    enum settle_kind kind = status >= 400 && status < 500 ? SETTLE_NOTHING : SETTLE_UNKNOWN;
+    enum settle_kind kind = is_never_billed(status) ? SETTLE_NOTHING : SETTLE_UNKNOWN;
 
     if (!is_about_us(status)) {
         fail(r, CODE_UPSTREAM_ERROR, kind);

@@ -6,12 +6,12 @@
  *
  * What is charged when it does not end well, since no provider can be asked afterwards:
  *
- *   nothing sent (no connection)                      nothing
- *   answered 4xx: refused before any token            nothing
- *   answered otherwise (5xx, 3xx, another type)       all that was reserved: a proxy's 504 can
- *                                                     follow a call that was made and is billed
- *   sent, no answer; cut; an error inside a 200       all that was reserved
- *   the caller left, however early                    all that was reserved (invariant 6)
+ *   nothing sent (no connection)                  nothing
+ *   answered 401, 402, 404, 405 or 429            nothing
+ *   answered otherwise (400, 403, 5xx, no JSON)   all that was reserved: filters bill what they
+ *                                                 stop, a proxy's 504 can follow a billed call
+ *   sent, no answer; cut; an error inside a 200   all that was reserved
+ *   the caller left, however early                all that was reserved (invariant 6)
  */
 #ifndef GATEWAY_RELAY_H
 #define GATEWAY_RELAY_H

@@ -14,6 +14,7 @@
 #include <fcntl.h>
 #include <lmdb.h>
 #include <poll.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -352,6 +353,18 @@ static int start(struct kv_txn *t)
     return mdb_txn_begin(t->kv->env, NULL, MDB_RDONLY, &t->txn);
 }
 
+/*
+ * LMDB numbers transactions by the lock file for as long as any process holds it, and not by
+ * data.mdb: an older copy that is put in place meanwhile would pass for the newest. Its own
+ * pages tell. They are never behind in a sound store, since a commit writes them first.
+ */
+static bool is_behind(const struct kv_txn *t)
+{
+    MDB_envinfo info;
+    atomic_thread_fence(memory_order_acquire); /* the pages are read after the number */
+    return mdb_env_info(t->kv->env, &info) || info.me_last_txnid < kv_last_id(t);
+}
+
 static enum error begin(struct kv_txn *t)
 {
     struct kv *kv = t->kv;
@@ -360,9 +373,13 @@ static enum error begin(struct kv_txn *t)
     for (int i = 0; i < BEGIN_TRIES && !e; i++) {
         kv_gate_enter(&kv->gate);
         rc = start(t);
-        if (!rc) {
-            t->active = true;
+        t->active = !rc && !is_behind(t);
+        if (t->active)
             return ERROR_NONE;
+        if (!rc) {
+            mdb_txn_abort(t->txn);
+            t->txn = NULL;
+            e = ERROR_STORE_ROLLED_BACK;
         }
         kv_gate_leave(&kv->gate);
         if (rc == MDB_MAP_RESIZED)

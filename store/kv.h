@@ -73,7 +73,8 @@ enum error kv_walk(const char *directory, size_t map_bytes,
  * *t not NULL renews it, kv_end_read(t) leaves it for reuse, kv_free_read(t) gives the reader
  * slot back (takes NULL). Follows another process's larger map by itself (MDB_MAP_RESIZED), in
  * which case all transactions of the process are waited for, 2 s at most: ERROR_BUSY; as when
- * all KV_READERS slots are taken. ERROR_STORE_IO: open anew.
+ * all KV_READERS slots are taken. ERROR_STORE_IO: open anew. ERROR_STORE_ROLLED_BACK: an older
+ * copy was put in place while a process held the store; once all have closed it, it opens again.
  */
 enum error kv_begin_read(struct kv *kv, struct kv_txn **t);
 void kv_end_read(struct kv_txn *t);

@@ -85,7 +85,7 @@ def test_f53_what_cannot_be_swapped_starts_the_process_anew(site, model):
     calls = [server.begin(stream=True, parts=True) for _ in range(3)]
     try:
         until(lambda: "busy" in server.log(), 10, "the new number of streams")
-        assert model.stats()["open"] == 1
+        until(lambda: model.stats()["open"] == 1, 5, "the one that found a place")
     finally:
         for call in calls:
             call.close()
@@ -133,3 +133,129 @@ def test_pause_and_resume_hold_for_all_processes(site, model):
     place.run("resume")
     assert all(server.chat().status == 200 for _ in range(4))
     assert model.count == 5
+
+
+def test_f53_a_changed_prompt_is_sent_and_counted_from_the_next_call_on(site, model):
+    model.set(usage="none")
+    place = site(demo={"overhead-per-call": 0, "overhead-per-message": 0},
+                 limits={"budget": limit("everyone", "tokens", "day", 100000)}, init=False)
+    prompt = place.directory / "prompt"
+    place.demo["system-prompt-file"] = prompt
+    prompt.write_text("Be brief.", encoding="utf-8")
+    place.write()
+    place.init()
+    server = place.start(procs=2)
+    used = 0
+    for text in ("Be brief.", "Be kind, and answer in a whole sentence.", "Be brief."):
+        prompt.write_text(text, encoding="utf-8")
+        for _ in range(4):
+            assert server.chat("0123456789").status == 200
+            assert model.last["messages"][0]["content"] == text
+            used += len(text) + 10 + 100
+    place.settled()
+    assert place.used("budget") == used
+    prompt.rename(place.directory / "away")
+    for _ in range(4):
+        answer = server.chat()
+        assert (answer.status, answer.code) == (503, "configuration")
+    (place.directory / "away").rename(prompt)
+    until(lambda: all(server.chat().status == 200 for _ in range(4)), 5, "service by all processes")
+
+
+@pytest.mark.parametrize("harm", ["missing", "readable by all", "empty", "two lines", "a directory"])
+def test_f53_a_key_that_can_no_longer_be_used_stops_all_processes(site, model, harm):
+    place = site()
+    server = place.start(procs=2)
+    assert all(server.chat().status == 200 for _ in range(4))
+    key = place.key.read_text(encoding="ascii")
+    away = place.directory / "key.away"
+    if harm == "readable by all":
+        place.key.chmod(0o644)
+    elif harm in ("empty", "two lines"):
+        place.key.write_text("" if harm == "empty" else "sk-a\nsk-b\n", encoding="ascii")
+    else:
+        place.key.rename(away)
+        if harm == "a directory":
+            place.key.mkdir()
+    for _ in range(4):
+        answer = server.chat()
+        assert (answer.status, answer.code) == (503, "configuration")
+    assert "key" in server.log() and "sk-" not in server.log()
+    assert model.count == 4
+    if harm == "a directory":
+        place.key.rmdir()
+    if away.exists():
+        away.rename(place.key)
+    place.key.write_text(key, encoding="ascii")
+    place.key.chmod(0o600)
+    until(lambda: all(server.chat().status == 200 for _ in range(4)), 5, "service by all processes")
+
+
+def test_f53_a_change_holds_for_cgi_too(site, model):
+    place = site()
+    server = place.start("cgi")
+    assert server.chat().status == 200
+    place.limits["site-day"] = limit("everyone", "calls", "day", 1)
+    place.write()
+    assert server.chat().code == "site_limit"
+    place.write("nonsense = 1\n")
+    assert server.chat().code == "configuration"
+    place.limits["site-day"] = limit("everyone", "calls", "day", 2)
+    place.write()
+    assert [server.chat().status for _ in range(2)] == [200, 429]
+    assert model.count == 2
+
+
+def test_f53_a_changed_limit_counts_what_was_used_before_it(site, model):
+    """Another max, unit or name of a limit is no fresh budget, nor is leaving it out for a while."""
+    place = site(demo={"overhead-per-call": 0, "overhead-per-message": 0})
+    model.set(prompt_tokens=10, completion_tokens=20)
+    server = place.start()
+    assert all(server.chat("0123456789").status == 200 for _ in range(3))
+    place.settled()
+    place.limits["another-name"] = limit("everyone", "calls", "day", 3)
+    place.write()
+    assert server.chat("0123456789").code == "site_limit"
+    place.limits["another-name"] = limit("everyone", "tokens", "day", 3 * 30 + 110)
+    place.write()
+    assert server.chat("0123456789").status == 200
+    place.settled()
+    assert server.chat("0123456789").code == "site_limit", "120 are used, and 110 more may be needed"
+    del place.limits["another-name"]
+    place.write()
+    assert server.chat("0123456789").status == 200
+    place.limits["another-name"] = limit("everyone", "calls", "day", 5)
+    place.write()
+    assert server.chat("0123456789").code == "site_limit"
+    assert model.count == 5
+
+
+@pytest.mark.parametrize("secret", ["7" * 64 + "\n", "", "short\n", None])
+def test_f53_a_secret_that_is_not_the_stores_admits_nobody_anywhere(site, model, secret):
+    """By no process, in no way to be mounted, and the command line says so too."""
+    place = site(limits={"visitor-day": limit("address", "calls", "day", 3)})
+    servers = [place.start(procs=2), place.start("cgi")]
+    assert all(server.chat().status == 200 for server in servers)
+    old = place.secret.read_text(encoding="ascii")
+    if secret is None:
+        place.secret.unlink()
+    else:
+        place.secret.write_text(secret, encoding="ascii")
+
+    def refused(server):
+        answer = server.chat()
+        assert answer.status == 503 or not answer.body.startswith(b"{"), answer.body
+        return answer.body.startswith(b"{") and answer.code in ("meter_unavailable", "configuration")
+
+    for server in servers:
+        until(lambda server=server: refused(server), 10, "the lasting code")
+        assert "level=error" in server.log()
+    assert place.run("check", check=False).returncode != 0
+    assert place.run("stats", check=False).returncode != 0
+    place.secret.unlink(missing_ok=True)
+    place.secret.write_text(old, encoding="ascii")
+    place.secret.chmod(0o600)
+    place.own(place.secret)
+    until(lambda: servers[0].chat().status == 200, 10, "service under the old secret")
+    assert servers[1].chat().status == 429, "what was used before still counts"
+    assert model.count == 3

@@ -16,6 +16,7 @@
 #include "tests/unit/scratch.h"
 
 #define WRITE_MS 500
+#define POUR_MS  1000
 #define SOON_MS  3000
 
 /* ---- the service in the CGI process -------------------------------------------------------
@@ -71,18 +72,28 @@ static void flood(struct exchange *x)
     _exit(8);
 }
 
+/* Writes little by little as long as somebody takes it. */
+static void pour(struct exchange *x)
+{
+    x->ops->admitted(x, POUR_MS);
+    while (x->ops->write(x, "drop", 4) && x->ops->flush(x))
+        ;
+    _exit(9);
+}
+
 static void late(struct exchange *x)
 {
     char byte;
     ssize_t n = x->ops->read(x, &byte, 1);
 
-    print(x, n < 0 && !x->ops->admitted(x) ? "late" : "in time");
+    print(x, n < 0 && !x->ops->admitted(x, POUR_MS) ? "late" : "in time");
 }
 
 static const struct {
     const char *path;
     void (*handle)(struct exchange *x);
-} pages[] = {{"/echo", echo}, {"/hold", hold}, {"/flood", flood}, {"/late", late}};
+} pages[] = {
+    {"/echo", echo}, {"/hold", hold}, {"/flood", flood}, {"/pour", pour}, {"/late", late}};
 
 void service_handle(struct service *s, struct exchange *x)
 {
@@ -230,6 +241,19 @@ static void a_slow_reader_is_left(void **state)
     close(s.out);
 }
 
+static void an_answer_has_its_time_however_it_is_read(void **state)
+{
+    struct script s = run("/pour", "");
+    int64_t start = now_ms(), took = 0;
+    char bytes[4096];
+
+    (void)state;
+    while (read(s.out, bytes, sizeof(bytes)) > 0 && took < POUR_MS + SOON_MS)
+        took = now_ms() - start;
+    assert_true(took >= POUR_MS - 500 && took < POUR_MS + SOON_MS);
+    assert_int_equal(finish(&s), 9);
+}
+
 static void a_body_that_does_not_come_is_not_waited_for(void **state)
 {
     struct script s = run("/late", "9");
@@ -248,6 +272,7 @@ int main(void)
         cmocka_unit_test(f36_a_closed_output_is_noticed),
         cmocka_unit_test(f36_a_termination_is_a_caller_that_left),
         cmocka_unit_test(a_slow_reader_is_left),
+        cmocka_unit_test(an_answer_has_its_time_however_it_is_read),
         cmocka_unit_test(a_body_that_does_not_come_is_not_waited_for),
     };
 

@@ -25,6 +25,8 @@
 #define STACK    (256 * 1024) /* sanitizers need more than the product */
 #define WRITE_MS 1500
 #define STOP_MS  4000
+#define LONG_MS  60000 /* for an answer: longer than any test */
+#define POUR_MS  2500
 #define SOON_MS  3000 /* "at once" on a busy machine */
 #define RESTART  3    /* exit status */
 
@@ -69,7 +71,7 @@ static void refuse(struct exchange *x)
 /* Admitted; stays until the caller leaves, or it is cut. */
 static void hold(struct exchange *x)
 {
-    bool in_time = read_all(x) >= 0 && x->ops->admitted(x);
+    bool in_time = read_all(x) >= 0 && x->ops->admitted(x, LONG_MS);
 
     say(x, in_time ? "held" : "late");
     x->ops->flush(x);
@@ -94,7 +96,7 @@ static void count(struct exchange *x)
 static void late(struct exchange *x)
 {
     read_all(x);
-    say(x, x->ops->admitted(x) ? "in time" : "late");
+    say(x, x->ops->admitted(x, LONG_MS) ? "in time" : "late");
 }
 
 /* Decides only once the deadline has passed. */
@@ -112,7 +114,7 @@ static void flood(struct exchange *x)
     static const char bytes[8192];
 
     read_all(x);
-    x->ops->admitted(x);
+    x->ops->admitted(x, LONG_MS);
     atomic_fetch_add(&held, 1);
     while (x->ops->write(x, bytes, sizeof(bytes)))
         ;
@@ -121,10 +123,21 @@ static void flood(struct exchange *x)
     atomic_fetch_sub(&held, 1);
 }
 
+/* Writes little by little as long as somebody takes it. */
+static void pour(struct exchange *x)
+{
+    read_all(x);
+    x->ops->admitted(x, POUR_MS);
+    atomic_fetch_add(&held, 1);
+    while (x->ops->write(x, "drop", 4) && x->ops->flush(x))
+        ;
+    atomic_fetch_sub(&held, 1);
+}
+
 static void stick(struct exchange *x)
 {
     read_all(x);
-    x->ops->admitted(x);
+    x->ops->admitted(x, LONG_MS);
     say(x, "stuck");
     x->ops->flush(x);
     for (;;)
@@ -157,7 +170,7 @@ static const struct {
 } pages[] = {
     {"/echo", echo},   {"/refuse", refuse},       {"/hold", hold},   {"/count", count},
     {"/late", late},   {"/late/slow", late_slow}, {"/flood", flood}, {"/restart", start_anew},
-    {"/stick", stick}, {"/mask", tell_mask},
+    {"/stick", stick}, {"/mask", tell_mask},      {"/pour", pour},
 };
 
 void service_handle(struct service *s, struct exchange *x)
@@ -568,6 +581,22 @@ static void a_trickling_reader_is_cut_too(void **state)
     close(fd);
 }
 
+/* Who takes a little now and then makes each write succeed, and would hold a place for hours.
+ */
+static void an_answer_has_its_time_however_it_is_read(void **state)
+{
+    int fd = ask_held("/pour");
+    int64_t start_ms = now_ms(), took = 0;
+    char bytes[4096];
+
+    (void)state;
+    while (recv(fd, bytes, sizeof(bytes), 0) > 0 && took < POUR_MS + SOON_MS)
+        took = now_ms() - start_ms;
+    assert_true(took >= POUR_MS - 500 && took < POUR_MS + SOON_MS);
+    wait_held(0);
+    close(fd);
+}
+
 /* ---- the host -----------------------------------------------------------------------------
  */
 
@@ -758,6 +787,7 @@ int main(void)
         WITH_POOL(f36_a_caller_that_leaves_is_noticed),
         WITH_POOL(a_slow_reader_is_cut),
         WITH_POOL(a_trickling_reader_is_cut_too),
+        WITH_POOL(an_answer_has_its_time_however_it_is_read),
         cmocka_unit_test_teardown(running_out_of_descriptors_ends_nothing, end),
         cmocka_unit_test_teardown(a_shared_socket_stays_usable_for_others, end),
         cmocka_unit_test_teardown(a_stop_ends_idle_workers, end),

@@ -113,12 +113,13 @@ static void *race(void *arg)
     struct settlement s = {.kind = SETTLE_UNKNOWN};
 
     for (int i = 0; i < 40; i++) {
+        struct demand d = f->demand;
         struct answer a;
         struct reservation r;
-        enum error e = ledger_check(f->ledger, &f->policy, &f->demand, &a);
+        enum error e = ledger_check(f->ledger, &f->policy, &d, &a);
 
         if (e == ERROR_NONE && a.decision == DECISION_ADMITTED)
-            e = ledger_reserve(f->ledger, &f->policy, &f->demand, &a, &r);
+            e = ledger_reserve(f->ledger, &f->policy, &d, &a, &r);
         if (e != ERROR_NONE) {
             __atomic_add_fetch(&x->t->failed[x->me], 1, __ATOMIC_SEQ_CST);
             continue;

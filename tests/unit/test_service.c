@@ -207,8 +207,9 @@ static bool web_flush(struct exchange *x)
     return !atomic_load(&((struct web *)x)->failed);
 }
 
-static bool web_admitted(struct exchange *x)
+static bool web_admitted(struct exchange *x, int64_t answer_ms)
 {
+    assert_true(answer_ms > 0);
     return !((struct web *)x)->late;
 }
 

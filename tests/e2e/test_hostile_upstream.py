@@ -1,0 +1,197 @@
+"""An upstream that is worse than the practice model can be told to be: it repeats the key that it
+was given in every place where a byte can stand (F47), and keeps a stream alive by comments alone
+(F30). It is a bare socket, so that nothing is tidied up on the way."""
+import re
+import socket
+import threading
+import time
+
+import pytest
+
+from harness import limit, until
+
+KEY = "sk-practice-0123456789"
+SECRETS = (b"sk-practice", b"0123456789", b"Bearer", b"practice-large", b"Incorrect API key")
+
+
+class Upstream:
+    """Answers each request by `script(send, headers)`; closes the connection afterwards."""
+
+    def __init__(self, script):
+        self.script, self.count, self.stopping = script, 0, False
+        self.listener = socket.create_server(("127.0.0.1", 0))
+        self.url = f"http://127.0.0.1:{self.listener.getsockname()[1]}/v1"
+        self.thread = threading.Thread(target=self._run)
+        self.thread.start()
+
+    def _run(self):
+        while not self.stopping:
+            peer, _ = self.listener.accept()
+            with peer:
+                peer.settimeout(10)
+                try:
+                    self._serve(peer)
+                except OSError:
+                    pass  # the gateway has hung up on us
+
+    def _serve(self, peer):
+        data = b""
+        while b"\r\n\r\n" not in data:
+            more = peer.recv(65536)
+            if not more:
+                return
+            data += more
+        head, body = data.split(b"\r\n\r\n", 1)
+        length = int(re.search(rb"content-length: (\d+)", head, re.I)[1])
+        while len(body) < length:
+            body += peer.recv(65536)
+        self.count += 1
+        self.script(peer.sendall, head)
+
+    def close(self):
+        self.stopping = True
+        socket.create_connection(self.listener.getsockname()).close()
+        self.thread.join()
+        self.listener.close()
+
+
+@pytest.fixture
+def upstream():
+    made = []
+
+    def start(script):
+        made.append(Upstream(script))
+        return made[-1]
+
+    yield start
+    for one in made:
+        one.close()
+
+
+def key_of(head):
+    """The Authorization header's value as it came: what a careless API shows in its errors."""
+    return re.search(rb"authorization: (.*)\r?", head, re.I)[1].strip()
+
+
+def plain(status=b"200 OK", body=b"{}", headers=b"", kind=b"application/json"):
+    def script(send, head):
+        def fill(text):
+            return text.replace(b"KEY", key_of(head))
+
+        content = fill(body)
+        send(b"HTTP/1.1 " + fill(status) + b"\r\nContent-Type: " + fill(kind) + b"\r\nContent-Length: " +
+             str(len(content)).encode() + b"\r\n" + fill(headers) + b"Connection: close\r\n\r\n" + content)
+
+    return script
+
+
+def events(*data):
+    return plain(body=b"".join(data), kind=b"text/event-stream")
+
+
+ERROR = b'{"error":{"message":"Incorrect API key provided: KEY","type":"KEY","param":"KEY","code":"KEY"}}'
+START = b'data: {"choices":[{"index":0,"delta":{"role":"assistant","content":"Salt"}}]}\n\n'
+
+# what the upstream does; what a stream and a plain answer may then be told
+ECHOES = {
+    "in an error's body": plain(b"401 Unauthorized", ERROR),
+    "in the body of a 500": plain(b"500 Oops", ERROR),
+    "in the body of a 400": plain(b"400 Bad Request", ERROR),
+    "in the body of a 404": plain(b"404 Not Found", ERROR),
+    "in the body of a 429": plain(b"429 Slow Down", ERROR, b"Retry-After: KEY\r\n"),
+    "in the reason": plain(b"403 KEY", b"{}"),
+    "in a header": plain(b"200 OK", b"nothing", b"X-Key: KEY\r\nSet-Cookie: k=KEY\r\nX-Request-Id: KEY\r\n"),
+    "in the content type": plain(kind=b"KEY"),
+    "in a redirect": plain(b"302 Found", b"KEY", b"Location: http://127.0.0.1:9/KEY\r\n"),
+    "in a challenge": plain(b"401 KEY", b"KEY", b'WWW-Authenticate: Bearer realm="KEY"\r\n'),
+    "in what is no JSON": plain(body=b"KEY"),
+    "in a JSON text": plain(body=b'"KEY"'),
+    "in an error inside a 200": plain(body=ERROR),
+    "in the status line": plain(b"KEY KEY"),
+    "in a header that is none": plain(headers=b"KEY\r\n: KEY\r\nKEY KEY: KEY\r\n", body=b"KEY"),
+    "in an error event before the text": events(b"data: " + ERROR + b"\n\n"),
+    "in an error event after it": events(START, b"data: " + ERROR + b"\n\n"),
+    "in a named error event": events(START, b"event: error\ndata: " + ERROR + b"\n\n"),
+    "in a comment": events(b": KEY\n\n", START, b": KEY\n\n"),
+    "in an event that is no JSON": events(START, b"data: KEY\n\n"),
+    "in other fields": events(START, b'data: {"id":"KEY","object":"KEY","model":"KEY","system_fingerprint":"KEY",'
+                              b'"created":"KEY","choices":[{"index":0,"delta":{"role":"KEY","refusal":"KEY",'
+                              b'"x":"KEY"},"logprobs":"KEY","finish_reason":"KEY"}]}\n\n', b"data: [DONE]\n\n"),
+    "in other fields of a whole answer": plain(
+        body=b'{"id":"KEY","object":"KEY","model":"KEY","system_fingerprint":"KEY","choices":[{"index":0,"message":'
+        b'{"role":"KEY","content":"Salt","refusal":"KEY"},"finish_reason":"KEY","logprobs":"KEY"}],"usage":'
+        b'{"prompt_tokens":"KEY","completion_tokens":1,"total_tokens":2}}'),
+}
+
+
+@pytest.mark.parametrize("where", ECHOES)
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize("kind", ["external", "cgi"])
+def test_f47_what_the_upstream_says_beside_the_answer_reaches_nobody(site, model, upstream, where, stream, kind):
+    api = upstream(ECHOES[where])
+    place = site(demo={"url": api.url})
+    server = place.start(kind)
+    answer = server.chat(stream=stream)
+    seen = [answer.body, repr(answer.headers).encode(), answer.reason.encode(), server.log().encode(),
+            place.run("check", check=False).stdout.encode(), place.run("stats").encode()]
+    assert api.count == 1
+    if answer.status != 200:
+        assert answer.code in ("upstream_error", "upstream_refused")
+    for text in seen[:4]:
+        for secret in SECRETS:
+            assert secret not in text, (secret, text)
+    assert KEY.encode() not in b"".join(seen)
+    for path in place.store.rglob("*"):
+        if path.is_file():
+            assert KEY.encode() not in path.read_bytes(), path
+
+
+def test_f47_the_answers_text_itself_is_the_models(site, model, upstream):
+    """The test above can fail: a key in the text that the model was asked for does come through."""
+    api = upstream(plain(body=b'{"choices":[{"index":0,"message":{"role":"assistant","content":"KEY"},'
+                         b'"finish_reason":"stop"}]}'))
+    assert KEY in site(demo={"url": api.url}).start().chat().text
+
+
+@pytest.mark.parametrize("comment", [b": still there\n\n", b":\n", b"\n\n", None])
+def test_f30_a_comment_is_a_sign_of_life(site, model, upstream, comment):
+    """Comments alone for longer than idle-timeout, and then the answer; without them it is cut."""
+    gone = threading.Event()
+
+    def script(send, head):
+        send(b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nConnection: close\r\n\r\n" + START)
+        for _ in range(10):
+            gone.wait(0.25)
+            if comment:
+                send(comment)
+        send(b'data: {"choices":[{"index":0,"delta":{"content":"y."},"finish_reason":"stop"}]}\n\ndata: [DONE]\n\n')
+
+    api = upstream(script)
+    server = site(demo={"url": api.url, "idle-timeout": "1s"}).start()
+    answer = server.chat(stream=True)
+    assert answer.status == 200
+    if comment:
+        assert answer.text == "Salty." and answer.events()[-1] == "[DONE]"
+        assert b"still there" not in answer.body
+    else:
+        gone.set()
+        assert answer.chunks()[-1]["error"]["code"] == "upstream_timeout"
+        assert "[DONE]" not in answer.events()
+
+
+def test_f30_comments_do_not_hold_a_call_beyond_its_total(site, model, upstream):
+    gone = threading.Event()
+
+    def script(send, head):
+        send(b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nConnection: close\r\n\r\n" + START)
+        while not gone.wait(0.1):
+            send(b": still there\n\n")
+
+    api = upstream(script)
+    place = site(demo={"url": api.url, "idle-timeout": "1s", "total-timeout": "2s"})
+    begun = time.monotonic()
+    answer = place.start().chat(stream=True)
+    gone.set()
+    assert time.monotonic() - begun < 4
+    assert answer.chunks()[-1]["error"]["code"] == "upstream_timeout"
+    until(lambda: place.day()["unknown"] == 1, 5, "a settle in full")
