@@ -74,7 +74,7 @@ enum error kv_walk(const char *directory, size_t map_bytes,
  * slot back (takes NULL). Follows another process's larger map by itself (MDB_MAP_RESIZED), in
  * which case all transactions of the process are waited for, 2 s at most: ERROR_BUSY; as when
  * all KV_READERS slots are taken. ERROR_STORE_IO: open anew. ERROR_STORE_ROLLED_BACK: an older
- * copy was put in place while a process held the store; once all have closed it, it opens again.
+ * copy was put in place while a process held the store; it opens again once all have closed it.
  */
 enum error kv_begin_read(struct kv *kv, struct kv_txn **t);
 void kv_end_read(struct kv_txn *t);

@@ -22,6 +22,8 @@
 #define FILE_PERIODS "periods"
 #define OPEN_TRIES   3
 
+#define PERIODS_TRIES 3 /* the file changes once a day or with the configuration */
+
 static char *join(const char *directory, const char *name)
 {
     size_t n = strlen(directory) + strlen(name) + 2;
@@ -417,25 +419,49 @@ enum error ledger_read_state(struct kv_txn *txn, struct state *out)
     return record_state_read(&value, out) ? ERROR_NONE : ERROR_STORE_INVALID;
 }
 
+/* Takes up what was read under the stamp, unless the file has been replaced since: another
+ * thread may have read that one already, and the writer would put the older keys over it. */
+static bool take_periods(struct ledger *l, const struct periods *fresh,
+                         const struct file_stamp *stamp)
+{
+    pthread_rwlock_wrlock(&l->periods_lock);
+    struct file_stamp now = file_stamp(l->path_periods);
+    bool newest = file_stamp_equal(&now, stamp);
+    if (newest) {
+        l->periods = *fresh;
+        l->periods_stamp = *stamp;
+    }
+    pthread_rwlock_unlock(&l->periods_lock);
+    return newest;
+}
+
 enum error ledger_periods_refresh(struct ledger *l, bool force)
 {
-    struct file_stamp stamp = file_stamp(l->path_periods);
-    struct periods fresh;
+    for (int i = 0; i < PERIODS_TRIES; i++) {
+        struct file_stamp stamp = file_stamp(l->path_periods);
+        struct periods fresh;
 
+        pthread_rwlock_rdlock(&l->periods_lock);
+        bool same = file_stamp_equal(&stamp, &l->periods_stamp);
+        pthread_rwlock_unlock(&l->periods_lock);
+        if (same && !force)
+            return ERROR_NONE;
+        enum error e = periods_read(l->path_periods, l->options.secret, l->schema.uuid, &fresh);
+        if (e != ERROR_NONE)
+            return e;
+        bool taken = take_periods(l, &fresh, &stamp);
+        mac_wipe(&fresh, sizeof fresh);
+        if (taken)
+            return ERROR_NONE;
+    }
+    return ERROR_BUSY;
+}
+
+void ledger_periods_copy(struct ledger *l, struct periods *out)
+{
     pthread_rwlock_rdlock(&l->periods_lock);
-    bool same = file_stamp_equal(&stamp, &l->periods_stamp);
+    *out = l->periods;
     pthread_rwlock_unlock(&l->periods_lock);
-    if (same && !force)
-        return ERROR_NONE;
-    enum error e = periods_read(l->path_periods, l->options.secret, l->schema.uuid, &fresh);
-    if (e != ERROR_NONE)
-        return e;
-    pthread_rwlock_wrlock(&l->periods_lock);
-    l->periods = fresh;
-    l->periods_stamp = stamp;
-    pthread_rwlock_unlock(&l->periods_lock);
-    mac_wipe(&fresh, sizeof fresh);
-    return ERROR_NONE;
 }
 
 static struct reader *reader_take(struct ledger *l)

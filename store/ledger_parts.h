@@ -151,6 +151,8 @@ enum error ledger_read_state(struct kv_txn *txn, struct state *out);
 
 /* Reads the period file again if it has changed. */
 enum error ledger_periods_refresh(struct ledger *l, bool force);
+/* The keys as last read: other threads read the file again at any moment. */
+void ledger_periods_copy(struct ledger *l, struct periods *out);
 
 /* Runs `fn` in a read transaction with everything a view needs, the period keys locked. Tries
  * once more with the period file read again on ERROR_PERIODS. */

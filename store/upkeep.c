@@ -214,7 +214,7 @@ enum error batch_periods(struct batch *b)
 
     if (!storetime_may_erase(&b->state.time, b->state.time.time_ms))
         return ERROR_NONE;
-    p = l->periods;
+    ledger_periods_copy(l, &p);
     if (periods_advance(&p, view_zone(l, &b->policy), b->state.time.time_ms) &&
         (e = write_periods(l, &p)) != ERROR_NONE)
         log_line_once(&once, (int)e, LOG_LEVEL_WARNING,
@@ -321,7 +321,7 @@ enum error batch_windows(struct batch *b, struct op *op)
 
     if ((op->error = ledger_periods_refresh(l, false)) != ERROR_NONE)
         return ERROR_NONE;
-    p = l->periods;
+    ledger_periods_copy(l, &p);
     for (unsigned i = 0; i < op->policy.n_limits && op->error == ERROR_NONE; i++)
         if (op->policy.limits[i].unit != UNIT_CONCURRENT)
             op->error = add_window(b, op, op->policy.limits[i].window, &p);

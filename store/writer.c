@@ -271,29 +271,36 @@ static void withdraw(struct writer *w, struct op *op)
     op_free(op); /* the writer's share */
 }
 
+/* Waits with the lock held; what the writer has not taken by then is withdrawn. */
+static enum error await(struct writer *w, struct op *op)
+{
+    struct timespec limit = until(clock_monotonic_ms() + LEDGER_WAIT_MS);
+
+    while (!op->done) {
+        if (pthread_cond_timedwait(&op->finished, &w->lock, &limit) != ETIMEDOUT || op->done)
+            continue;
+        if (op->taken)
+            op->abandoned = true;
+        else
+            withdraw(w, op);
+        return ERROR_BUSY;
+    }
+    return op->error;
+}
+
 enum error writer_do(struct ledger *l, struct op *op)
 {
     struct writer *w = &l->writer;
-    struct timespec limit = until(clock_monotonic_ms() + LEDGER_WAIT_MS);
 
     op->waited = true;
     atomic_store(&op->holders, 2);
     pthread_mutex_lock(&w->lock);
     enum error e = enqueue(l, op);
-    if (e != ERROR_NONE)
-        op_free(op); /* the writer's share */
-    while (e == ERROR_NONE && !op->done) {
-        if (pthread_cond_timedwait(&op->finished, &w->lock, &limit) != ETIMEDOUT || op->done)
-            continue;
-        e = ERROR_BUSY;
-        if (op->taken)
-            op->abandoned = true;
-        else
-            withdraw(w, op);
-    }
-    pthread_mutex_unlock(&w->lock);
     if (e == ERROR_NONE)
-        e = op->error;
+        e = await(w, op);
+    else
+        atomic_store(&op->holders, 1); /* the writer has never seen it */
+    pthread_mutex_unlock(&w->lock);
     if (e != ERROR_NONE)
         op_free(op);
     return e;

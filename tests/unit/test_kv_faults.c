@@ -1105,6 +1105,78 @@ static void test_file_that_is_exchanged_while_opening_F42(void **state)
     print_message("  %u opened\n", opened);
 }
 
+/* ---- older copies ---- */
+
+static void write_over(const char *path, const unsigned char *data, size_t n)
+{
+    int fd = open(path, O_WRONLY | O_CLOEXEC);
+    assert_true(fd >= 0);
+    assert_int_equal(write(fd, data, n), (ssize_t)n);
+    assert_int_equal(ftruncate(fd, (off_t)n), 0);
+    close(fd);
+}
+
+static void refused_as_older(struct kv *kv)
+{
+    struct kv_txn *r = NULL, *w = NULL;
+    for (int i = 0; i < 3; i++) {
+        assert_error(kv_begin_read(kv, &r), ERROR_STORE_ROLLED_BACK);
+        assert_null(r);
+        assert_error(kv_begin_write(kv, &w), ERROR_STORE_ROLLED_BACK);
+        assert_null(w);
+    }
+}
+
+static void open_and_hold(const char *directory, int fd)
+{
+    struct kv *kv;
+    child_must(kv_open(directory, MAP, &kv) == ERROR_NONE);
+    be_ready(fd);
+}
+
+/*
+ * While a process holds the store, the lock file goes on numbering transactions: without a look
+ * at its own pages an older copy would pass for the newest, by one commit or by many.
+ */
+static void test_older_copy_under_a_running_process_F42(void **state)
+{
+    (void)state;
+    const char *d = make_store("s", 10, 10), *data = in(d, "data.mdb");
+    for (uint32_t commits = 1; commits <= 4; commits++) {
+        struct kv *kv = open_store(d, MAP), *other = NULL;
+        struct kv_txn *kept = begin_read(kv);
+        uint64_t older_id = kv_last_id(kept);
+        size_t n_older, n_newer;
+        unsigned char *older = read_file(data, &n_older);
+        kv_end_read(kept);
+        for (uint32_t i = 0; i < commits; i++)
+            fill(kv, commits * 100 + i, 1, 10);
+        unsigned char *newer = read_file(data, &n_newer);
+        write_over(data, older, n_older);
+        refused_as_older(kv);
+        assert_error(kv_begin_read(kv, &kept), ERROR_STORE_ROLLED_BACK);
+        write_over(data, newer, n_newer); /* mended */
+        assert_true(has_number(kv, commits * 100));
+        assert_error(kv_begin_read(kv, &kept), ERROR_NONE);
+        assert_true(kv_last_id(kept) == older_id + commits);
+        kv_free_read(kept);
+        kv_close(kv);
+
+        struct held_child c = start(open_and_hold, d);
+        write_over(data, older, n_older);
+        assert_error(kv_open(d, MAP, &other), ERROR_STORE_ROLLED_BACK);
+        kill_9(c); /* nobody holds it: now it is what it is, and its id tells */
+        other = open_store(d, MAP);
+        kept = begin_read(other);
+        assert_true(kv_last_id(kept) == older_id);
+        kv_free_read(kept);
+        fill(other, 0, 1, 10);
+        kv_close(other);
+        free(older);
+        free(newer);
+    }
+}
+
 #define TEST(f) cmocka_unit_test_setup_teardown(f, scratch_make, scratch_remove)
 
 int main(void)
@@ -1131,6 +1203,7 @@ int main(void)
         TEST(test_walk_beside_busy_threads),
         TEST(test_file_that_vanishes_while_opening_F42),
         TEST(test_file_that_is_exchanged_while_opening_F42),
+        TEST(test_older_copy_under_a_running_process_F42),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
