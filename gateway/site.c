@@ -155,13 +155,13 @@ static enum error open_ledger(const struct config *c, struct ledger **out)
         .clock = clock_read,
     };
     enum error e = secret_read(c->secret_file, o.secret);
+    const char *what = e == ERROR_NONE ? "store cannot be opened" : "secret cannot be read";
 
     if (e == ERROR_NONE)
         e = ledger_open(&o, false, out);
     mac_wipe(&o.secret, sizeof(o.secret));
     if (e != ERROR_NONE)
-        log_line_once(&once, (int)e, LOG_LEVEL_ERROR, "the store cannot be opened: %s",
-                      error_text(e));
+        log_line_once(&once, (int)e, LOG_LEVEL_ERROR, "the %s: %s", what, error_text(e));
     return e;
 }
 

@@ -48,12 +48,31 @@ static enum error check_mark(struct batch *b)
     return mark_write(l->mark_fd, &m);
 }
 
+/* A newer program may have taken the store over, or another one been written over it. */
+static enum error check_schema(const struct batch *b)
+{
+    const struct schema *open = &b->ledger->schema;
+    struct row_key key;
+    struct kv_slice value;
+    struct schema now;
+
+    key_schema(&key);
+    enum error e = kv_get(b->txn, key.bytes, key.n, &value);
+    if (e != ERROR_NONE)
+        return e == ERROR_NOT_FOUND ? ERROR_STORE_INVALID : e;
+    if ((e = record_schema_read(&value, &now)) != ERROR_NONE)
+        return e;
+    return memcmp(now.uuid, open->uuid, sizeof now.uuid) == 0 ? ERROR_NONE
+                                                              : ERROR_STORE_REPLACED;
+}
+
 static enum error begin(struct batch *b)
 {
     struct ledger *l = b->ledger;
     enum error e = l->options.clock(&b->now);
 
-    if (e != ERROR_NONE || (e = ledger_read_state(b->txn, &b->state)) != ERROR_NONE ||
+    if (e != ERROR_NONE || (e = check_schema(b)) != ERROR_NONE ||
+        (e = ledger_read_state(b->txn, &b->state)) != ERROR_NONE ||
         (e = check_mark(b)) != ERROR_NONE ||
         (e = ledger_periods_refresh(l, false)) != ERROR_NONE)
         return e;

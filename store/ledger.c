@@ -305,6 +305,8 @@ static enum error open_files(struct ledger *l, bool adopt)
     uint8_t key[MAC_SIZE];
     enum error e;
 
+    if (!is_there(l->options.store))
+        return ERROR_STORE_MISSING;
     if ((e = l->options.clock(&now)) != ERROR_NONE ||
         (e = run_directory(l->run, false)) != ERROR_NONE ||
         (e = walk_once(l, &now)) != ERROR_NONE ||

@@ -268,7 +268,7 @@ static void withdraw(struct writer *w, struct op *op)
     *p = op->next;
     if (w->last == &op->next)
         w->last = p;
-    op_free(op); /* the writer's share */
+    atomic_fetch_sub(&op->holders, 1); /* the writer's share */
 }
 
 /* Waits with the lock held; what the writer has not taken by then is withdrawn. */

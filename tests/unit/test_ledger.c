@@ -5,7 +5,9 @@
 #include "tests/unit/ledger_fixture.h"
 
 #include <fcntl.h>
+#include <pthread.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 
@@ -785,6 +787,50 @@ static void settles_ride_on_the_next_commit_or_come_alone(void **state)
     assert_int_equal(used(f, 0), 1);
 }
 
+struct toucher {
+    struct ledger *ledger;
+    char path[128];
+    atomic_bool stop;
+};
+
+/* To the ledger each new time stamp is another process's new period file. */
+static void *touch_periods(void *arg)
+{
+    struct toucher *t = arg;
+    struct timespec times[2] = {{.tv_nsec = UTIME_OMIT}};
+
+    while (!atomic_load(&t->stop)) {
+        times[1].tv_nsec = (times[1].tv_nsec + 1000) % 1000000000;
+        if (utimensat(AT_FDCWD, t->path, times, 0) != 0 ||
+            ledger_verify(t->ledger) != ERROR_NONE)
+            return t;
+    }
+    return NULL;
+}
+
+/* Threads read the period file again while the writer copies the keys, advances them and writes
+ * them: it must not see half of each (the thread sanitizer tells). */
+static void period_keys_are_whole_whoever_reads_them(void **state)
+{
+    struct fixture *f = *state;
+    struct toucher t = {.ledger = f->ledger};
+    struct reservation r;
+    pthread_t thread;
+    void *failed;
+
+    add_limit(f, "mine", SUBJECT_ADDRESS, UNIT_CALLS, "day", 1);
+    path_of(f, "periods", t.path);
+    assert_int_equal(pthread_create(&thread, NULL, touch_periods, &t), 0);
+    for (int day = 0; day < 40; day++) {
+        must(f, DECISION_ADMITTED, &r);
+        must(f, DECISION_REFUSED, NULL);
+        pass(DAY_MS);
+    }
+    atomic_store(&t.stop, true);
+    pthread_join(thread, &failed);
+    assert_null(failed);
+}
+
 int main(void)
 {
 #define T(f) cmocka_unit_test_setup_teardown(f, set_up, tear_down)
@@ -816,6 +862,7 @@ int main(void)
         T(f54_a_stopped_writer_makes_the_others_say_busy),
         T(a_full_map_refuses_and_loses_nothing),
         T(settles_ride_on_the_next_commit_or_come_alone),
+        T(period_keys_are_whole_whoever_reads_them),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
