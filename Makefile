@@ -141,13 +141,14 @@ size: build/pennygate
 	@tests/size.sh $<
 
 install: all
-	install -d $(DESTDIR)$(sbindir) $(DESTDIR)$(docdir)/examples $(DESTDIR)$(docdir)/lighttpd
+	install -d $(DESTDIR)$(sbindir) $(foreach d,examples lighttpd systemd,$(DESTDIR)$(docdir)/$(d))
 	install $(STRIP) -m 755 $(program) $(DESTDIR)$(sbindir)/pennygate
 	for p in $(pages); do \
 		install -D -m 644 $$p $(DESTDIR)$(mandir)/man$${p##*.}/$${p##*/} || exit 1; done
 	install -m 644 README.md LICENSE $(DESTDIR)$(docdir)
 	install -m 644 platform/examples/* $(DESTDIR)$(docdir)/examples
 	install -m 644 platform/lighttpd/* $(DESTDIR)$(docdir)/lighttpd
+	install -m 644 platform/systemd/* $(DESTDIR)$(docdir)/systemd
 
 clean:
 	rm -rf build

@@ -259,14 +259,21 @@ int cli_main(int argc, char **argv, char *const *env, bool listening)
 /* ---- what commands share ------------------------------------------------------------------
  */
 
-int cli_load(const struct cli *cli, struct config **out)
+static int load(const struct cli *cli, struct config **out, const char *if_denied)
 {
     char message[CONFIG_ERROR_MAX];
+    bool denied;
 
     if (config_load(cli->config, cli->env, out, message) == ERROR_NONE)
         return CLI_OK;
-    cli_fail("%s", message);
+    denied = geteuid() != 0 && strstr(message, strerror(EACCES)) != NULL;
+    cli_fail("%s%s", message, denied ? if_denied : "");
     return CLI_USAGE;
+}
+
+int cli_load(const struct cli *cli, struct config **out)
+{
+    return load(cli, out, " (run this as root or as the store's owner)");
 }
 
 int cli_become_owner(const struct cli *cli, struct config **config)
@@ -280,7 +287,7 @@ int cli_become_owner(const struct cli *cli, struct config **config)
     if (e == ERROR_NOT_FOUND)
         return cli_fail("there is no store at %s: pennygate init makes it", store);
     if (e != ERROR_NONE)
-        return cli_fail("%s: %s", store, strerror(errno));
+        return cli_fail_at(store, e);
     if (owner_become(o) != ERROR_NONE)
         return cli_fail("%s belongs to %s: run this as that user or as root", store,
                         owner_name(o.uid, name));
@@ -288,7 +295,7 @@ int cli_become_owner(const struct cli *cli, struct config **config)
         return CLI_OK;
     config_drop(*config);
     *config = NULL;
-    if (cli_load(cli, config) == CLI_OK)
+    if (load(cli, config, "") == CLI_OK)
         return CLI_OK;
     return cli_fail("%s, the store's owner, must be able to read these files",
                     owner_name(o.uid, name));
@@ -300,16 +307,20 @@ static const struct {
     enum error error;
     const char *text;
 } advice[] = {
+    {ERROR_NOT_FOUND, "; put it back from a copy; if there is none, move the store away and "
+                      "pennygate init (all counts anew; see pennygate(8))"},
     {ERROR_STORE_MISSING, "; a new site: pennygate init, an old one: put it back from a copy"},
     {ERROR_STORE_INVALID, ANEW},
     {ERROR_STORE_BROKEN, ANEW},
     {ERROR_STORE_VERSION, "; install the newer pennygate again"},
     {ERROR_STORE_SECRET, "; put the secret back that the store was made with"},
-    {ERROR_STORE_ROLLED_BACK, "; if you put back a copy on purpose: pennygate adopt"},
+    {ERROR_STORE_ROLLED_BACK, "; if you put back a copy on purpose: stop the web server or "
+                              "service, then pennygate adopt"},
     {ERROR_PERIODS, "; put the store back as a whole, this file included"},
     {ERROR_STORE_IO, "; is the disk full, or mounted read-only?"},
     {ERROR_STORE_FULL, "; raise store-size"},
     {ERROR_RUN_MISSING, "; make it at every boot, mode 0700, owned by the store's owner"},
+    {ERROR_OWNER, "; run this as their owner, or chown them and chmod 700"},
     {ERROR_CLOCK, "; set the clock"},
     {ERROR_LOOSE_MODE, "; chmod 600"},
     {ERROR_BUSY, "; another process holds the store: try again"},
@@ -326,6 +337,12 @@ const char *cli_advice(enum error e)
     return "";
 }
 
+int cli_fail_at(const char *path, enum error e)
+{
+    return cli_fail("%s: %s%s", path, e == ERROR_SYSTEM ? strerror(errno) : error_text(e),
+                    cli_advice(e));
+}
+
 enum error cli_ledger_options(const struct config *c, struct ledger_options *o)
 {
     *o = (struct ledger_options){.store = c->store,
@@ -335,7 +352,20 @@ enum error cli_ledger_options(const struct config *c, struct ledger_options *o)
     return secret_read(c->secret_file, o->secret);
 }
 
-int cli_open(const struct cli *cli, bool adopt, struct config **config, struct ledger **ledger)
+int cli_store_failed(const struct config *c, enum error e)
+{
+    return cli_fail_at(c->store, e);
+}
+
+/* What comes of another copy in the store's place, or of a mark that is damaged. All else would
+ * be as it is after adopting, too. */
+static bool adoptable(enum error e)
+{
+    return e == ERROR_STORE_ROLLED_BACK || e == ERROR_STORE_REPLACED ||
+           e == ERROR_STORE_INVALID;
+}
+
+int cli_open(const struct cli *cli, bool *adopt, struct config **config, struct ledger **ledger)
 {
     struct ledger_options o;
     int status = cli_load(cli, config);
@@ -345,12 +375,18 @@ int cli_open(const struct cli *cli, bool adopt, struct config **config, struct l
         status = cli_become_owner(cli, config);
     if (status != CLI_OK)
         return status;
+    e = ledger_look((*config)->store);
+    if (e != ERROR_NONE)
+        return cli_store_failed(*config, e);
     e = cli_ledger_options(*config, &o);
     if (e != ERROR_NONE)
-        return cli_fail("%s: %s%s", (*config)->secret_file, error_text(e), cli_advice(e));
-    e = ledger_open(&o, adopt, ledger);
+        return cli_fail("secret-file: %s: %s%s", (*config)->secret_file, error_text(e),
+                        cli_advice(e));
+    e = ledger_open(&o, false, ledger);
+    if (adopt != NULL && adoptable(e)) {
+        e = ledger_open(&o, true, ledger);
+        *adopt = e == ERROR_NONE;
+    }
     mac_wipe(o.secret, sizeof o.secret);
-    if (e != ERROR_NONE)
-        return cli_fail("%s: %s%s", (*config)->store, error_text(e), cli_advice(e));
-    return CLI_OK;
+    return e == ERROR_NONE ? CLI_OK : cli_store_failed(*config, e);
 }

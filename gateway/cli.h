@@ -37,6 +37,9 @@ const char *cli_config_path(void);
 /* "pennygate: ..." to standard error; returns CLI_FAILED. */
 int cli_fail(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
+/* "PATH: what went wrong; what to do": errno's text for ERROR_SYSTEM. Returns CLI_FAILED. */
+int cli_fail_at(const char *path, enum error e);
+
 /* Loads the configuration; CLI_OK, or CLI_USAGE and the message is told. */
 int cli_load(const struct cli *cli, struct config **out);
 
@@ -49,12 +52,17 @@ int cli_become_owner(const struct cli *cli, struct config **config);
 /*
  * All that a command needs which works on the store. The ledger is not closed again: commands
  * leave by _exit, because LMDB 0.9.26-0.9.31 lets other processes fail while an environment is
- * closed (store/kv.h).
+ * closed (store/kv.h). With `adopt` a copy that was put back is accepted, and *adopt set if it
+ * was one: a store that is in order stays as it is, because processes may be counting in it.
  */
-int cli_open(const struct cli *cli, bool adopt, struct config **config, struct ledger **ledger);
+int cli_open(const struct cli *cli, bool *adopt, struct config **config,
+             struct ledger **ledger);
 
 /* What to do about an error of the store: a sentence, or "". */
 const char *cli_advice(enum error e);
+
+/* Tells an error of the store, with its advice; returns CLI_FAILED. */
+int cli_store_failed(const struct config *c, enum error e);
 
 /* The options of a ledger, with the secret read; wipe o->secret afterwards. */
 enum error cli_ledger_options(const struct config *c, struct ledger_options *o);

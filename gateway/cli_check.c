@@ -3,30 +3,39 @@
  * and how the store is. One screen of 80 columns; the exit status is for scripts. Keys, secrets
  * and prompts are named by their files and never shown.
  */
+#include <grp.h>
 #include <inttypes.h>
+#include <stdarg.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include "gateway/cli.h"
 #include "gateway/config_value.h"
 #include "platform/mac.h"
 
-#define COLUMNS 80
-#define INDENT  11
+#define COLUMNS  80
+#define INDENT   11
+#define TEXT_MAX 512 /* longest: a path of 100 bytes and some advice */
 
 struct check {
     const struct config *config;
-    unsigned faults;
+    unsigned faults, refusing; /* of which so many make each request a 503 */
 };
 
 /* Writes words in lines that do not pass the last column, indented behind a head. */
-static void wrapped(const char *head, const char *text)
-{
-    size_t column = INDENT;
+static void wrapped(const char *head, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
 
+static void wrapped(const char *head, const char *format, ...)
+{
+    char line[TEXT_MAX];
+    const char *text = line;
+    size_t column = INDENT;
+    va_list args;
+
+    va_start(args, format);
+    vsnprintf(line, sizeof line, format, args);
+    va_end(args);
     printf("%-*s", INDENT, head);
     while (*text != '\0') {
         size_t n = strcspn(text, " ");
@@ -47,12 +56,8 @@ static void fault(void *arg, const char *line)
     struct check *k = arg;
 
     k->faults++;
-    wrapped("FAULT", line);
-}
-
-static void note(const char *line)
-{
-    wrapped("note", line);
+    k->refusing++;
+    wrapped("FAULT", "%s", line);
 }
 
 /* ---- options ------------------------------------------------------------------------------
@@ -147,41 +152,30 @@ static void show_limits(const struct config *c)
 static void show_costs(const struct config *c)
 {
     uint64_t day = config_day_nano(c);
-    char text[PRICE_TEXT_MAX], less[PRICE_TEXT_MAX], line[256];
+    char text[PRICE_TEXT_MAX], less[PRICE_TEXT_MAX], cost[2 * PRICE_TEXT_MAX + 8];
 
     for (unsigned i = 0; i < c->n_models; i++) {
         const struct config_model *m = &c->models[i];
         struct amounts least, most;
-        int n;
 
         config_smallest(m, &least);
         config_largest(c, m, &most);
-        n = snprintf(line, sizeof line,
-                     "a request to %s reserves %" PRIu64 " to %" PRIu64 " tokens", m->alias,
-                     least.of[UNIT_TOKENS], most.of[UNIT_TOKENS]);
-        if (m->price.known)
-            snprintf(line + n, sizeof line - (size_t)n, ", %s to %s",
-                     price_format(least.of[UNIT_COST], less),
-                     price_format(most.of[UNIT_COST], text));
-        else
-            snprintf(line + n, sizeof line - (size_t)n, "; its price is not known");
-        wrapped(i == 0 ? "costs" : "", line);
+        snprintf(cost, sizeof cost, ", %s to %s", price_format(least.of[UNIT_COST], less),
+                 price_format(most.of[UNIT_COST], text));
+        wrapped(i == 0 ? "costs" : "",
+                "a request to %s reserves %" PRIu64 " to %" PRIu64 " tokens%s", m->alias,
+                least.of[UNIT_TOKENS], most.of[UNIT_TOKENS],
+                m->price.known ? cost : "; its price is not known");
     }
     if (day != UINT64_MAX)
-        snprintf(line, sizeof line, "at most %s a day can be spent, by the limits for everyone",
-                 price_format(day, text));
+        wrapped("", "at most %s a day can be spent, by the limits for everyone",
+                price_format(day, text));
     else
-        snprintf(line, sizeof line, "no limit tells what a day can cost");
-    wrapped("", line);
+        wrapped("", "no limit tells what a day can cost");
 }
 
 /* ---- notes: right, but perhaps not meant ---------------------------------------------------
  */
-
-static bool nobody_has(enum subject s)
-{
-    return s == SUBJECT_VISITOR || s == SUBJECT_ACCOUNT || s == SUBJECT_KEY;
-}
 
 static bool is_local(const char *url)
 {
@@ -191,30 +185,19 @@ static bool is_local(const char *url)
 
 static void show_notes(const struct config *c)
 {
-    char line[256];
-
     for (unsigned i = 0; i < c->n_limits; i++) {
-        const struct limit *l = &c->limits[i];
-
-        if (nobody_has(l->subject)) {
-            snprintf(line, sizeof line,
-                     "limit %s never applies: callers are not told apart by %s yet", l->name,
-                     config_option(SECTION_LIMIT, "per")->words[l->subject]);
-            note(line);
-        }
-        if (l->max == 0) {
-            snprintf(line, sizeof line, "limit %s admits nothing", l->name);
-            note(line);
-        }
+        if (c->limits[i].max == 0)
+            wrapped("note", "limit %s admits nothing", c->limits[i].name);
     }
     for (unsigned i = 0; i < c->n_models; i++) {
         const struct config_model *m = &c->models[i];
 
-        if (m->key != NULL && strncmp(m->url, "http://", 7) == 0 && !is_local(m->url)) {
-            snprintf(line, sizeof line, "model %s: its key is sent over plain http", m->alias);
-            note(line);
-        }
+        if (m->key_file != NULL && strncmp(m->url, "http://", 7) == 0 && !is_local(m->url))
+            wrapped("note", "model %s: its key is sent over plain http", m->alias);
     }
+    if (c->max_message_chars > c->max_input_chars)
+        wrapped("note", "max-message-chars is above max-input-chars, which also holds for the "
+                        "newest message");
 }
 
 /* ---- the store ----------------------------------------------------------------------------
@@ -243,8 +226,8 @@ static enum error show_state(const struct config *c, struct ledger *l)
     printf("%-*s%" PRIu64 " of %" PRIu64 " KiB in use, zone %s, %" PRIu64 " open stream%s%s\n",
            INDENT, "store", s.usage.used_bytes / 1024, s.usage.map_bytes / 1024, s.zone,
            s.open_streams, s.open_streams == 1 ? "" : "s", s.paused ? ", paused" : "");
-    if (s.usage.used_bytes > s.usage.map_bytes / 4 * 3)
-        note("the store is more than three quarters full: raise store-size");
+    if (s.usage.used_bytes - s.usage.free_bytes > s.usage.map_bytes / 4 * 3)
+        wrapped("note", "the store is more than three quarters full: raise store-size");
     if (s.store_ms > s.clock_ms + 1000)
         printf("%*sits time is %s ahead of the clock (see pennygate clock)\n", INDENT, "",
                config_value_duration((uint64_t)(s.store_ms - s.clock_ms) / 1000 * 1000, text));
@@ -258,7 +241,7 @@ static void check_store(struct check *k)
     struct ledger_options o;
     struct ledger *l;
     struct owner owner;
-    char line[256];
+    char line[TEXT_MAX];
     const char *where = c->secret_file;
     enum error e;
 
@@ -268,7 +251,11 @@ static void check_store(struct check *k)
         fault(k, line);
         return;
     }
-    e = cli_ledger_options(c, &o);
+    e = ledger_look(c->store);
+    if (e != ERROR_NONE)
+        where = c->store;
+    else
+        e = cli_ledger_options(c, &o);
     if (e == ERROR_NONE) {
         where = c->store;
         e = ledger_open(&o, false, &l);
@@ -280,6 +267,17 @@ static void check_store(struct check *k)
         return;
     snprintf(line, sizeof line, "store: %.100s: %s%s", where, error_text(e), cli_advice(e));
     fault(k, line);
+}
+
+/* Nothing but serve needs the group, and no request must wait for its look-up. */
+static void check_group(struct check *k)
+{
+    const char *group = k->config->socket_group;
+
+    if (group == NULL || getgrnam(group) != NULL) /* cppcheck-suppress getgrnamCalled */
+        return;
+    k->faults++;
+    wrapped("FAULT", "socket-group %s: no such group: serve will not start", group);
 }
 
 int cli_check(struct cli *cli)
@@ -308,7 +306,8 @@ int cli_check(struct cli *cli)
     check_store(&k);
     show_notes(c);
     config_faults(c, fault, &k);
+    check_group(&k);
     printf("\n%u fault%s%s\n", k.faults, k.faults == 1 ? "" : "s",
-           k.faults > 0 ? ": every request is answered with 503" : "");
+           k.refusing > 0 ? ": every request is answered with 503" : "");
     return k.faults > 0 ? CLI_FAILED : CLI_OK;
 }

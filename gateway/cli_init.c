@@ -46,7 +46,7 @@ static int choose_owner(const struct cli *cli, const char *store, struct owner *
     bool exists = e == ERROR_NONE;
 
     if (e != ERROR_NONE && e != ERROR_NOT_FOUND)
-        return cli_fail("%s: %s", store, strerror(errno));
+        return cli_fail_at(store, e);
     *out = exists ? there : (struct owner){geteuid(), getegid()};
     if (cli->owner == NULL) {
         if (geteuid() != 0 || out->uid != 0)
@@ -65,6 +65,32 @@ static int choose_owner(const struct cli *cli, const char *store, struct owner *
     return CLI_OK;
 }
 
+/* Looked for before anything is made: beside a store a new secret would only hide that its own
+ * is missing. Anything of a store is one, as it is for ledger_create. */
+static int refuse_second(const struct config *c, bool has_secret)
+{
+    static const char *const names[] = {"data.mdb", "lock.mdb", "periods"};
+    struct stat st;
+    bool there = false;
+
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+        char *path;
+
+        if (asprintf(&path, "%s/%s", c->store, names[i]) < 0)
+            return cli_fail_at(c->store, ERROR_MEMORY);
+        there = there || lstat(path, &st) == 0;
+        free(path);
+    }
+    if (!there)
+        return CLI_OK;
+    if (has_secret)
+        return cli_fail("%s: there is a store already; init never makes one over another",
+                        c->store);
+    return cli_fail("%s: there is a store already, but its secret, %s, is missing; put it back "
+                    "from a copy\n(pennygate(8): A lost secret)",
+                    c->store, c->secret_file);
+}
+
 /* ---- what is made -------------------------------------------------------------------------
  */
 
@@ -73,12 +99,11 @@ static int make_directory(const char *path, struct owner o)
     struct stat st;
     bool is_new = mkdir(path, 0700) == 0;
 
-    if (!is_new && errno != EEXIST)
-        return cli_fail("%s: %s", path,
-                        errno == ENOENT ? "the directory above it is missing"
-                                        : strerror(errno));
-    if (geteuid() == 0 && (is_new || o.uid != 0) && chown(path, o.uid, o.gid) != 0)
-        return cli_fail("%s: %s", path, strerror(errno));
+    if (!is_new && errno == ENOENT)
+        return cli_fail("%s: the directory above it is missing", path);
+    if ((!is_new && errno != EEXIST) ||
+        (geteuid() == 0 && (is_new || o.uid != 0) && chown(path, o.uid, o.gid) != 0))
+        return cli_fail_at(path, ERROR_SYSTEM);
     if (stat(path, &st) != 0 || !S_ISDIR(st.st_mode))
         return cli_fail("%s: not a directory", path);
     if ((st.st_mode & 022) != 0)
@@ -114,11 +139,10 @@ static int make_secret(const struct config *c, struct owner o)
     if (access(c->secret_file, F_OK) == 0)
         return CLI_OK;
     e = secret_create(c->secret_file);
+    if (e == ERROR_NONE && geteuid() == 0 && chown(c->secret_file, o.uid, o.gid) != 0)
+        e = ERROR_SYSTEM;
     if (e != ERROR_NONE)
-        return cli_fail("%s: %s", c->secret_file,
-                        e == ERROR_SYSTEM ? strerror(errno) : error_text(e));
-    if (geteuid() == 0 && chown(c->secret_file, o.uid, o.gid) != 0)
-        return cli_fail("%s: %s", c->secret_file, strerror(errno));
+        return cli_fail_at(c->secret_file, e);
     made("secret", c->secret_file);
     return CLI_OK;
 }
@@ -129,9 +153,7 @@ static int read_secret(const struct config *c, bool kept, uint8_t secret[SECRET_
 
     if (kept)
         made("secret (kept)", c->secret_file);
-    if (e != ERROR_NONE)
-        return cli_fail("%s: %s%s", c->secret_file, error_text(e), cli_advice(e));
-    return CLI_OK;
+    return e == ERROR_NONE ? CLI_OK : cli_fail_at(c->secret_file, e);
 }
 
 /* The rule of local time, kept in the store so that all processes agree on it. */
@@ -169,13 +191,8 @@ static int make_store(const struct config *c, const uint8_t secret[SECRET_SIZE])
     memcpy(o.secret, secret, sizeof o.secret);
     e = ledger_create(&o, zone);
     mac_wipe(o.secret, sizeof o.secret);
-    if (e == ERROR_EXISTS)
-        return cli_fail("%s: there is a store already; init never makes one over another",
-                        c->store);
-    if (e == ERROR_SYSTEM)
-        return cli_fail("%s: %s", c->store, strerror(errno));
     if (e != ERROR_NONE)
-        return cli_fail("%s: %s%s", c->store, error_text(e), cli_advice(e));
+        return cli_fail_at(c->store, e);
     made("store", c->store);
     if (c->local_time)
         made("zone", zone);
@@ -204,6 +221,8 @@ int cli_init(struct cli *cli)
     kept = status == CLI_OK && access(c->secret_file, F_OK) == 0;
     if (status == CLI_OK)
         status = choose_owner(cli, c->store, &o);
+    if (status == CLI_OK)
+        status = refuse_second(c, kept);
     if (status == CLI_OK)
         status = make_directory(c->store, o);
     if (status == CLI_OK && c->run_directory != NULL)

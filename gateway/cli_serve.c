@@ -94,6 +94,8 @@ static int listen_on(const struct cli *cli, const struct config *c)
             return cli_fail("cannot move the socket to descriptor 0");
         close(fd);
     }
+    printf("listening on %s\n", path);
+    fflush(stdout); /* now, also into a journal */
     return CLI_OK;
 }
 

@@ -14,48 +14,45 @@
 #define DAYS_DEFAULT 30
 #define DAYS_MAX     400 /* the history keeps no more */
 
-/* Columns of JSON and CSV after the date, in order. */
-static const char *const refusal_keys[REFUSALS] = {
-    [REFUSAL_CONCURRENT] = "concurrent", [REFUSAL_BURST] = "burst",
-    [REFUSAL_ADDRESS] = "address",       [REFUSAL_VISITOR] = "visitor",
-    [REFUSAL_ACCOUNT] = "account",       [REFUSAL_KEY] = "key",
-    [REFUSAL_ANONYMOUS] = "anonymous",   [REFUSAL_SITE] = "site"};
-
-static const struct {
-    enum figure figure;
-    const char *key;
-} figure_keys[] = {{FIGURE_TOO_LONG, "too_long"}, {FIGURE_PAUSED, "paused"},
-                   {FIGURE_BUSY, "busy"},         {FIGURE_METER, "meter_unavailable"},
-                   {FIGURE_INVALID, "invalid"},   {FIGURE_UPSTREAM, "upstream_errors"}};
-
-static const struct {
-    const char *key;
-    size_t offset;
-} counts[] = {{"admitted", offsetof(struct history_day, admitted)},
-              {"settled", offsetof(struct history_day, settled)},
-              {"unknown", offsetof(struct history_day, unknown)},
-              {"given_back", offsetof(struct history_day, given_back)},
-              {"tokens_in", offsetof(struct history_day, tokens_in)},
-              {"tokens_out", offsetof(struct history_day, tokens_out)},
-              {"cost_nano", offsetof(struct history_day, cost_nano)}};
-
 #define COUNT(a) (sizeof(a) / sizeof((a)[0]))
 
-static uint64_t count_of(const struct history_day *d, size_t i)
+/* Columns of JSON and CSV after the date, in order. All of them are uint64_t. */
+#define OF(member) offsetof(struct history_day, member)
+#define FIGURE(f)  (OF(figures) + (f) * sizeof(uint64_t))
+#define REFUSED(r) FIGURE(FIGURE_REFUSED + (r))
+
+static const struct column {
+    const char *key;
+    size_t offset;
+} columns[] = {
+    {"admitted", OF(admitted)},
+    {"settled", OF(settled)},
+    {"unknown", OF(unknown)},
+    {"given_back", OF(given_back)},
+    {"tokens_in", OF(tokens_in)},
+    {"tokens_out", OF(tokens_out)},
+    {"cost_nano", OF(cost_nano)},
+    {"concurrent", REFUSED(REFUSAL_CONCURRENT)},
+    {"burst", REFUSED(REFUSAL_BURST)},
+    {"address", REFUSED(REFUSAL_ADDRESS)},
+    {"visitor", REFUSED(REFUSAL_VISITOR)},
+    {"account", REFUSED(REFUSAL_ACCOUNT)},
+    {"key", REFUSED(REFUSAL_KEY)},
+    {"anonymous", REFUSED(REFUSAL_ANONYMOUS)},
+    {"site", REFUSED(REFUSAL_SITE)},
+    {"too_long", FIGURE(FIGURE_TOO_LONG)},
+    {"paused", FIGURE(FIGURE_PAUSED)},
+    {"busy", FIGURE(FIGURE_BUSY)},
+    {"meter_unavailable", FIGURE(FIGURE_METER)},
+    {"invalid", FIGURE(FIGURE_INVALID)},
+    {"upstream_errors", FIGURE(FIGURE_UPSTREAM)},
+};
+#define FIRST_REFUSAL 7
+#define LAST_REFUSAL  (FIRST_REFUSAL + REFUSALS - 1)
+
+static bool is_refusal(size_t i)
 {
-    uint64_t v;
-
-    memcpy(&v, (const char *)d + counts[i].offset, sizeof v);
-    return v;
-}
-
-static uint64_t refused(const struct history_day *d)
-{
-    uint64_t n = 0;
-
-    for (unsigned r = 0; r < REFUSALS; r++)
-        n += d->figures[FIGURE_REFUSED + r];
-    return n;
+    return i >= FIRST_REFUSAL && i <= LAST_REFUSAL;
 }
 
 #define DATE_MAX 16
@@ -76,8 +73,38 @@ struct output {
     struct ledger *ledger;
     struct policy policy;
     struct ledger_state state;
+    bool unpriced; /* no model has a price */
     unsigned days; /* written so far */
 };
+
+/* What was not priced has not been free. */
+static bool cost_known(const struct output *o, const struct history_day *d)
+{
+    return !o->unpriced || d->cost_nano > 0;
+}
+
+#define NUMBER_MAX 24
+/* A column's figure, or `none` if it is a cost that is not known. */
+static const char *figure(const struct output *o, const struct history_day *d, size_t i,
+                          const char *none, char out[NUMBER_MAX])
+{
+    uint64_t v;
+
+    if (columns[i].offset == OF(cost_nano) && !cost_known(o, d))
+        return none;
+    memcpy(&v, (const char *)d + columns[i].offset, sizeof v);
+    snprintf(out, NUMBER_MAX, "%" PRIu64, v);
+    return out;
+}
+
+static uint64_t refused(const struct history_day *d)
+{
+    uint64_t n = 0;
+
+    for (unsigned r = 0; r < REFUSALS; r++)
+        n += d->figures[FIGURE_REFUSED + r];
+    return n;
+}
 
 static void table_day(void *arg, const struct history_day *d)
 {
@@ -89,51 +116,38 @@ static void table_day(void *arg, const struct history_day *d)
                "tokens out", "cost", "errors");
     printf("%-10s %9" PRIu64 " %9" PRIu64 " %11" PRIu64 " %11" PRIu64 " %14s %9" PRIu64 "\n",
            date(d->day, text), d->admitted, refused(d), d->tokens_in, d->tokens_out,
-           price_format(d->cost_nano, cost), d->figures[FIGURE_UPSTREAM]);
+           cost_known(o, d) ? price_format(d->cost_nano, cost) : "-",
+           d->figures[FIGURE_UPSTREAM]);
 }
 
 static void json_day(void *arg, const struct history_day *d)
 {
     struct output *o = arg;
-    char text[DATE_MAX];
+    char text[DATE_MAX], number[NUMBER_MAX];
 
     printf("%s\n    {\"day\": \"%s\"", o->days++ > 0 ? "," : "", date(d->day, text));
-    for (size_t i = 0; i < COUNT(counts); i++)
-        printf(", \"%s\": %" PRIu64, counts[i].key, count_of(d, i));
-    printf(", \"refused\": {");
-    for (unsigned r = 0; r < REFUSALS; r++)
-        printf("%s\"%s\": %" PRIu64, r > 0 ? ", " : "", refusal_keys[r],
-               d->figures[FIGURE_REFUSED + r]);
-    printf("}");
-    for (size_t i = 0; i < COUNT(figure_keys); i++)
-        printf(", \"%s\": %" PRIu64, figure_keys[i].key, d->figures[figure_keys[i].figure]);
+    /* the refusals stand in an object of their own */
+    for (size_t i = 0; i < COUNT(columns); i++)
+        printf("%s\"%s\": %s%s", i == FIRST_REFUSAL ? ", \"refused\": {" : ", ", columns[i].key,
+               figure(o, d, i, "null", number), i == LAST_REFUSAL ? "}" : "");
     printf("}");
 }
 
 static void csv_head(void)
 {
     printf("day");
-    for (size_t i = 0; i < COUNT(counts); i++)
-        printf(",%s", counts[i].key);
-    for (unsigned r = 0; r < REFUSALS; r++)
-        printf(",refused_%s", refusal_keys[r]);
-    for (size_t i = 0; i < COUNT(figure_keys); i++)
-        printf(",%s", figure_keys[i].key);
+    for (size_t i = 0; i < COUNT(columns); i++)
+        printf(",%s%s", is_refusal(i) ? "refused_" : "", columns[i].key);
     printf("\n");
 }
 
 static void csv_day(void *arg, const struct history_day *d)
 {
-    char text[DATE_MAX];
+    char text[DATE_MAX], number[NUMBER_MAX];
 
-    (void)arg;
     printf("%s", date(d->day, text));
-    for (size_t i = 0; i < COUNT(counts); i++)
-        printf(",%" PRIu64, count_of(d, i));
-    for (unsigned r = 0; r < REFUSALS; r++)
-        printf(",%" PRIu64, d->figures[FIGURE_REFUSED + r]);
-    for (size_t i = 0; i < COUNT(figure_keys); i++)
-        printf(",%" PRIu64, d->figures[figure_keys[i].figure]);
+    for (size_t i = 0; i < COUNT(columns); i++)
+        printf(",%s", figure(arg, d, i, "", number));
     printf("\n");
 }
 
@@ -150,43 +164,32 @@ static const char *unit_of(const struct limit *l)
     return config_option(SECTION_LIMIT, "unit")->words[l->unit];
 }
 
-static void amount(const struct limit *l, uint64_t v, char out[PRICE_TEXT_MAX])
-{
-    if (v == LIMIT_UNLIMITED)
-        snprintf(out, PRICE_TEXT_MAX, "unlimited");
-    else if (l->unit == UNIT_COST)
-        price_format(v, out);
-    else
-        snprintf(out, PRICE_TEXT_MAX, "%" PRIu64, v);
-}
-
 static void table_limit(struct output *o, const struct limit *l, const struct limit_use *u,
                         const char *window)
 {
-    char used[PRICE_TEXT_MAX], reserved[PRICE_TEXT_MAX], max[PRICE_TEXT_MAX];
+    char used[CONFIG_VALUE_MAX], reserved[CONFIG_VALUE_MAX], max[CONFIG_VALUE_MAX];
 
-    amount(l, u->used, used);
-    amount(l, u->reserved, reserved);
-    amount(l, l->max, max);
     if (o->days++ == 0)
         printf("\n%-17s %-9s %-10s %-6s %11s %11s %10s\n", "budget", "per", "unit", "window",
                "used", "of", "reserved");
     printf("%-17s %-9s %-10s %-6s %11s %11s %10s\n", l->name, subject_of(l), unit_of(l), window,
-           used, max, reserved);
+           config_value_amount(l->unit, u->used, used),
+           config_value_amount(l->unit, l->max, max),
+           config_value_amount(l->unit, u->reserved, reserved));
 }
 
 static void json_limit(struct output *o, const struct limit *l, const struct limit_use *u,
                        const char *window)
 {
+    char max[NUMBER_MAX] = "null";
+
+    if (l->max != LIMIT_UNLIMITED)
+        snprintf(max, sizeof max, "%" PRIu64, l->max);
     printf("%s\n    {\"name\": \"%s\", \"per\": \"%s\", \"unit\": \"%s\", \"window\": \"%s\", "
            "\"used\": %" PRIu64 ", \"reserved\": %" PRIu64 ", \"frees_ms\": %" PRId64
-           ", \"max\": ",
+           ", \"max\": %s}",
            o->days++ > 0 ? "," : "", l->name, subject_of(l), unit_of(l), window, u->used,
-           u->reserved, u->frees_ms);
-    if (l->max == LIMIT_UNLIMITED)
-        printf("null}");
-    else
-        printf("%" PRIu64 "}", l->max);
+           u->reserved, u->frees_ms, max);
 }
 
 /* Callers' own limits have as many counters as there are callers; only shared ones are shown.
@@ -280,17 +283,18 @@ int cli_stats(struct cli *cli)
         cli_fail("stats takes --json or --csv, and --days 1 to %d", DAYS_MAX);
         return CLI_USAGE;
     }
-    status = cli_open(cli, false, &c, &o.ledger);
+    status = cli_open(cli, NULL, &c, &o.ledger);
     if (status != CLI_OK)
         return status;
     o.config = c;
+    o.unpriced = true;
+    for (unsigned i = 0; i < c->n_models; i++)
+        o.unpriced = o.unpriced && !c->models[i].price.known;
     o.policy = config_policy(c, false);
     e = ledger_state(o.ledger, &o.policy, &o.state);
     first = o.state.today - days + 1;
     if (e == ERROR_NONE)
         e = cli->json ? show_json(&o, first)
                       : (cli->csv ? show_csv(&o, first) : show_table(&o, first));
-    if (e != ERROR_NONE)
-        return cli_fail("%s: %s%s", c->store, error_text(e), cli_advice(e));
-    return CLI_OK;
+    return e == ERROR_NONE ? CLI_OK : cli_fail_at(c->store, e);
 }

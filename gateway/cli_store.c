@@ -9,17 +9,12 @@
 #include "gateway/cli.h"
 #include "gateway/config_value.h"
 
-static int store_failed(const struct config *c, enum error e)
-{
-    return cli_fail("%s: %s%s", c->store, error_text(e), cli_advice(e));
-}
-
 static int set_paused(struct cli *cli, bool paused, const char *done)
 {
     struct config *c;
     struct ledger *l;
     struct policy p;
-    int status = cli_open(cli, false, &c, &l);
+    int status = cli_open(cli, NULL, &c, &l);
     enum error e;
 
     if (status != CLI_OK)
@@ -27,7 +22,7 @@ static int set_paused(struct cli *cli, bool paused, const char *done)
     p = config_policy(c, false);
     e = ledger_set_paused(l, &p, paused);
     if (e != ERROR_NONE)
-        return store_failed(c, e);
+        return cli_store_failed(c, e);
     printf("%s\n", done);
     return CLI_OK;
 }
@@ -46,11 +41,15 @@ int cli_adopt(struct cli *cli)
 {
     struct config *c;
     struct ledger *l;
-    int status = cli_open(cli, true, &c, &l);
+    bool adopted = false;
+    int status = cli_open(cli, &adopted, &c, &l);
 
     if (status != CLI_OK)
         return status;
-    printf("adopted: the store at %s counts on from what it holds\n", c->store);
+    if (adopted)
+        printf("adopted: the store at %s counts on from what it holds\n", c->store);
+    else
+        printf("nothing to adopt: the store at %s is no older than it should be\n", c->store);
     return CLI_OK;
 }
 
@@ -61,7 +60,7 @@ static int show_clock(const struct config *c, struct ledger *l, const struct pol
     enum error e = ledger_state(l, p, &s);
 
     if (e != ERROR_NONE)
-        return store_failed(c, e);
+        return cli_store_failed(c, e);
     if (s.store_ms > s.clock_ms + 1000)
         printf("the store's time is %s ahead of the clock; it goes on at half speed until the "
                "clock\nhas caught up (pennygate clock reset: now)\n",
@@ -76,7 +75,7 @@ int cli_clock(struct cli *cli)
     struct config *c;
     struct ledger *l;
     struct policy p;
-    int status = cli_open(cli, false, &c, &l);
+    int status = cli_open(cli, NULL, &c, &l);
     enum error e;
 
     if (status != CLI_OK)
@@ -86,7 +85,7 @@ int cli_clock(struct cli *cli)
         return show_clock(c, l, &p);
     e = ledger_clock_reset(l, &p);
     if (e != ERROR_NONE)
-        return store_failed(c, e);
+        return cli_store_failed(c, e);
     printf("the store's time is the clock's; what callers have used counts anew, what everyone "
            "has\nused was carried over\n");
     return CLI_OK;
@@ -98,12 +97,12 @@ int cli_maintain(struct cli *cli)
     struct config *c;
     struct ledger *l;
     struct policy p;
-    int status = cli_open(cli, false, &c, &l);
+    int status = cli_open(cli, NULL, &c, &l);
     enum error e;
 
     if (status != CLI_OK)
         return status;
     p = config_policy(c, false);
     e = ledger_maintain(l, &p);
-    return e == ERROR_NONE ? CLI_OK : store_failed(c, e);
+    return e == ERROR_NONE ? CLI_OK : cli_store_failed(c, e);
 }

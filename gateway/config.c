@@ -29,28 +29,17 @@ static void wipe_string(char *text)
     free(text);
 }
 
-static void free_model(struct config_model *m)
-{
-    free(m->url);
-    free(m->name);
-    free(m->key_file);
-    wipe_string(m->key);
-    free(m->output_field);
-    free(m->system_prompt_file);
-    free(m->system_prompt);
-    free(m->ca_file);
-}
-
 static void free_config(struct config *c)
 {
-    free(c->store);
-    free(c->run_directory);
-    free(c->secret_file);
-    free(c->mount);
-    for (unsigned i = 0; i < c->n_models; i++)
-        free_model(&c->models[i]);
-    free(c->socket);
-    free(c->socket_group);
+    for (enum config_section s = 0; s < SECTIONS; s++) {
+        if (!config_section_titled(s))
+            config_value_free(s, c);
+    }
+    for (unsigned i = 0; i < c->n_models; i++) {
+        config_value_free(SECTION_MODEL, &c->models[i]);
+        wipe_string(c->models[i].key);
+        free(c->models[i].system_prompt);
+    }
     for (unsigned i = 0; i < c->n_watched; i++)
         free(c->watched[i].path);
     free(c);
@@ -77,94 +66,93 @@ struct loading {
     enum error error; /* what config_load returns if it is more than ERROR_SYNTAX */
 };
 
+static const char *reason(enum error e)
+{
+    return e == ERROR_SYSTEM ? strerror(errno) : error_text(e);
+}
+
+static bool fail(struct loading *l, enum error e)
+{
+    l->error = e;
+    return config_source_fail(l->source, 0, "%s", reason(e));
+}
+
 /* Stamped before it is read, so that a change in between is seen later. */
 static bool watch(struct loading *l, const char *path)
 {
     struct config *c = l->config;
     char *copy = strdup(path);
 
-    if (copy == NULL) {
-        l->error = ERROR_MEMORY;
-        return config_source_fail(l->source, 0, "%s", error_text(ERROR_MEMORY));
-    }
+    if (copy == NULL)
+        return fail(l, ERROR_MEMORY);
     c->watched[c->n_watched].path = copy;
     c->watched[c->n_watched].stamp = file_stamp(path);
     c->n_watched++;
     return true;
 }
 
-static const char *reason(enum error e)
+/* What is wrong with a text, or NULL. */
+typedef const char *judge_fn(const char *text);
+
+/* One word that can stand in a header, and no line of a file of another kind. */
+static const char *judge_key(const char *key)
 {
-    return e == ERROR_SYSTEM ? strerror(errno) : error_text(e);
+    static const char name[] =
+        "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_";
+    const char *behind = key + strspn(key, name);
+
+    for (const char *p = key; *p != '\0'; p++) {
+        if (*p <= 0x20 || *p >= 0x7f)
+            return "names a file that is not one line with a key";
+    }
+    if (key[0] == '\'' || key[0] == '"' ||
+        (*behind == '=' && strspn(behind, "=") < strlen(behind)))
+        return "names a file that must hold the key alone, without NAME= and quotes";
+    return NULL;
 }
 
-/* The text of the file that an option names, watched; blanks at its end are dropped. */
+static const char *judge_prompt(const char *text)
+{
+    json_t *s = json_string(text);
+
+    json_decref(s);
+    return s == NULL ? "names a file that is not UTF-8" : NULL;
+}
+
+/* The text of the file that an option names, watched; blanks at its end are dropped. What a key
+ * file that others can read holds is not taken: the model has no key then. */
 static bool read_named(struct loading *l, const struct config_block *b, const char *key,
-                       const char *path, size_t max, char **out)
+                       size_t max, judge_fn *judge, struct config_model *m, char **out)
 {
     const struct option *o = config_option(b->section, key);
+    bool secret = judge == judge_key;
+    const char *path, *wrong = NULL;
     char why[CONFIG_WHY_MAX];
-    size_t n;
+    size_t n = 0;
     enum error e;
 
+    memcpy(&path, (char *)m + o->offset, sizeof path);
+    if (path == NULL)
+        return true;
     if (!watch(l, path))
         return false;
-    e = file_read(path, max, out, &n);
+    e = secret ? file_read_secret(path, max, true, out, &n) : file_read(path, max, out, &n);
+    if (secret && e == ERROR_LOOSE_MODE) {
+        m->key_loose = true;
+        return true;
+    }
     if (e != ERROR_NONE) {
         snprintf(why, sizeof why, "'%.100s': %s", path, reason(e));
         return config_source_fail_value(l->source, b, o, why);
     }
     while (n > 0 && strchr(" \t\r\n", (*out)[n - 1]) != NULL)
         n--;
-    if (n == 0 || memchr(*out, '\0', n) != NULL) {
-        mac_wipe(*out, n);
-        free(*out);
-        *out = NULL;
-        return config_source_fail_value(l->source, b, o, "names a file without text");
-    }
     (*out)[n] = '\0';
-    return true;
-}
-
-/* One word that can stand in a header. */
-static bool key_ok(const char *key)
-{
-    for (; *key != '\0'; key++) {
-        if (*key <= 0x20 || *key >= 0x7f)
-            return false;
-    }
-    return true;
-}
-
-static bool utf8_ok(const char *text)
-{
-    json_t *s = json_string(text);
-
-    json_decref(s);
-    return s != NULL;
-}
-
-static bool read_model_files(struct loading *l, const struct config_block *b,
-                             struct config_model *m)
-{
-    if (m->key_file != NULL) {
-        if (!read_named(l, b, "key-file", m->key_file, CONFIG_KEY_MAX, &m->key))
-            return false;
-        if (!key_ok(m->key))
-            return config_source_fail_value(l->source, b,
-                                            config_option(SECTION_MODEL, "key-file"),
-                                            "names a file that is not one line with a key");
-    }
-    if (m->system_prompt_file != NULL) {
-        if (!read_named(l, b, "system-prompt-file", m->system_prompt_file, CONFIG_PROMPT_MAX,
-                        &m->system_prompt))
-            return false;
-        if (!utf8_ok(m->system_prompt))
-            return config_source_fail_value(l->source, b,
-                                            config_option(SECTION_MODEL, "system-prompt-file"),
-                                            "names a file that is not UTF-8");
-    }
-    return true;
+    wrong = strlen(*out) != n || n == 0 ? "names a file without text" : judge(*out);
+    if (wrong == NULL)
+        return true;
+    mac_wipe(*out, n);
+    return config_source_fail_value(l->source, b, o, wrong);
 }
 
 /* ---- from texts to values -----------------------------------------------------------------
@@ -179,16 +167,13 @@ static bool set_options(struct config_source *s, const struct config_block *b, v
 {
     char why[CONFIG_WHY_MAX];
 
-    for (unsigned i = 0; i < config_options_n; i++) {
-        const struct option *o = &config_options[i];
-        const char *text;
+    for (unsigned i = 0; i < b->n; i++) {
+        const struct option *o = &b->option[i];
+        const char *text = b->value[i].text;
 
-        if (o->section != b->section)
-            continue;
-        text = config_source_value(b, o)->text;
         if (text == NULL)
             text = o->fallback;
-        if (text == NULL && o->required) {
+        if (text == NULL && (o->flags & OPTION_REQUIRED) != 0) {
             snprintf(why, sizeof why, "is missing: %s", o->help);
             return config_source_fail_value(s, b, o, why);
         }
@@ -204,8 +189,7 @@ static bool finish_site(struct loading *l)
 
     if (c->secret_file == NULL && asprintf(&c->secret_file, "%s/secret", c->store) < 0) {
         c->secret_file = NULL;
-        l->error = ERROR_MEMORY;
-        return config_source_fail(l->source, 0, "%s", error_text(ERROR_MEMORY));
+        return fail(l, ERROR_MEMORY);
     }
     return watch(l, c->secret_file);
 }
@@ -223,7 +207,9 @@ static bool add_model(struct loading *l, const struct config_block *b)
         p->cached_input_nano = p->input_nano;
     if (!is_written(b, "price-cache-write"))
         p->cache_write_nano = p->input_nano;
-    return read_model_files(l, b, m);
+    return read_named(l, b, "key-file", CONFIG_KEY_MAX, judge_key, m, &m->key) &&
+           read_named(l, b, "system-prompt-file", CONFIG_PROMPT_MAX, judge_prompt, m,
+                      &m->system_prompt);
 }
 
 static bool add_limit(struct loading *l, const struct config_block *b)
@@ -288,19 +274,13 @@ static bool load(struct loading *l, char *const *env)
     if (!watch(l, s->path))
         return false;
     e = file_read(s->path, CONFIG_FILE_MAX, &text, &n);
-    if (e != ERROR_NONE) {
-        l->error = e;
-        return config_source_fail(s, 0, "%s", reason(e));
-    }
-    ok = config_parse(s, text, n);
-    free(text);
-    if (!ok || !config_source_environment(s, env))
-        return false;
-    for (unsigned i = 0; i < s->n; i++) {
-        if (!add_block(l, &s->block[i]))
-            return false;
-    }
-    return windows_fit(l);
+    if (e != ERROR_NONE)
+        return fail(l, e);
+    ok = config_parse(s, text, n) && config_source_environment(s, env);
+    for (unsigned i = 0; ok && i < s->n; i++)
+        ok = add_block(l, s->block[i]);
+    free(text); /* the values were in it */
+    return ok && windows_fit(l);
 }
 
 enum error config_load(const char *path, char *const *env, struct config **out,
@@ -332,11 +312,14 @@ void config_server_defaults(struct config *c)
     char why[CONFIG_WHY_MAX];
 
     memset(c, 0, sizeof *c);
-    for (unsigned i = 0; i < config_options_n; i++) {
-        const struct option *o = &config_options[i];
+    for (enum config_section s = SECTION_SERVER; s <= SECTION_LOG; s++) {
+        unsigned n;
+        const struct option *o = config_section_options(s, &n);
 
-        if ((o->section == SECTION_SERVER || o->section == SECTION_LOG) && o->fallback != NULL)
-            config_value_set(o, o->fallback, c, why);
+        for (; n > 0; o++, n--) {
+            if (o->fallback != NULL)
+                config_value_set(o, o->fallback, c, why);
+        }
     }
 }
 
@@ -354,11 +337,6 @@ bool config_changed(const struct config *c)
     return false;
 }
 
-static bool same_text(const char *a, const char *b)
-{
-    return a == b || (a != NULL && b != NULL && strcmp(a, b) == 0);
-}
-
 /* The stamp under which a configuration saw its secret. */
 static const struct file_stamp *secret_stamp(const struct config *c)
 {
@@ -373,17 +351,13 @@ bool config_swappable(const struct config *running, const struct config *fresh)
 {
     const struct file_stamp *a = secret_stamp(running), *b = secret_stamp(fresh);
 
-    return same_text(running->store, fresh->store) &&
-           same_text(running->run_directory, fresh->run_directory) &&
-           same_text(running->secret_file, fresh->secret_file) && a != NULL && b != NULL &&
-           file_stamp_equal(a, b) && running->store_size == fresh->store_size &&
-           running->streams == fresh->streams && running->stack_bytes == fresh->stack_bytes &&
-           same_text(running->socket, fresh->socket) &&
-           running->socket_mode == fresh->socket_mode &&
-           same_text(running->socket_group, fresh->socket_group) &&
-           running->write_timeout_ms == fresh->write_timeout_ms &&
-           running->stop_ms == fresh->stop_ms && running->log_target == fresh->log_target &&
-           running->log_level == fresh->log_level;
+    for (unsigned i = 0; i < config_options_n; i++) {
+        const struct option *o = &config_options[i];
+
+        if ((o->flags & OPTION_FIXED) != 0 && !config_value_same(o, running, fresh))
+            return false;
+    }
+    return a != NULL && b != NULL && file_stamp_equal(a, b);
 }
 
 struct policy config_policy(const struct config *c, bool single)

@@ -37,6 +37,7 @@ struct config_model {
     char *name;               /* the upstream's model name; never shown */
     char *key_file;           /* or NULL: a local model needs none */
     char *key;                /* its content, or NULL */
+    bool key_loose;           /* others can read the file: no key was taken from it */
     char *output_field;       /* "max_completion_tokens" or "max_tokens" */
     char *system_prompt_file; /* or NULL */
     char *system_prompt;      /* its content, or NULL */
@@ -118,8 +119,8 @@ uint64_t config_day_nano(const struct config *c);
 /*
  * What `check` and start-up demand beyond the syntax: an enforcing `everyone` limit over a day
  * or month (or site-ceiling = none), prices where a cost limit exists, the smallest request of
- * each model fitting every limit, keys not world-readable. The number of faults; each as a line
- * through `tell`. A gateway with a fault answers 503.
+ * each model fitting every limit, keys not world-readable, certificates that are there. The
+ * number of faults; each as a line through `tell`. A gateway with a fault answers 503.
  */
 unsigned config_faults(const struct config *c, void (*tell)(void *arg, const char *line),
                        void *arg);

@@ -1,15 +1,16 @@
 /*
  * What a configuration must be beyond its syntax before it may spend money, and what it can
- * spend at most. Pure but for looking at the modes of key files.
+ * spend at most. Pure but for looking whether certificates are there.
  */
 #include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include "gateway/config.h"
-#include "platform/mac.h"
+#include "gateway/config_value.h"
 
 #define LINE_MAX_BYTES 256
 #define DAY_SECONDS    86400U
@@ -203,14 +204,6 @@ static void check_prices(const struct config *c, const struct config_model *m, s
     }
 }
 
-static void amount_text(enum unit unit, uint64_t amount, char out[PRICE_TEXT_MAX])
-{
-    if (unit == UNIT_COST)
-        price_format(amount, out);
-    else
-        snprintf(out, PRICE_TEXT_MAX, "%" PRIu64, amount);
-}
-
 /* A limit of 0 says that nothing is admitted; for tokens and cost below the smallest request
  * it is a mistake, since every caller would hear that even one letter is too long. */
 static void check_fit(const struct config *c, const struct config_model *m, struct faults *f)
@@ -220,14 +213,13 @@ static void check_fit(const struct config *c, const struct config_model *m, stru
     config_smallest(m, &least);
     for (unsigned i = 0; i < c->n_limits; i++) {
         const struct limit *l = &c->limits[i];
-        char needs[PRICE_TEXT_MAX], max[PRICE_TEXT_MAX];
+        char needs[CONFIG_VALUE_MAX], max[CONFIG_VALUE_MAX];
 
         if ((l->unit != UNIT_TOKENS && l->unit != UNIT_COST) || least.of[l->unit] <= l->max)
             continue;
-        amount_text(l->unit, least.of[l->unit], needs);
-        amount_text(l->unit, l->max, max);
         fault(f, "limit %s: the smallest request to model %s reserves %s, the max is %s",
-              l->name, m->alias, needs, max);
+              l->name, m->alias, config_value_amount(l->unit, least.of[l->unit], needs),
+              config_value_amount(l->unit, l->max, max));
     }
 }
 
@@ -247,23 +239,27 @@ static void check_largest(const struct config *c, const struct config_model *m,
               m->alias, tokens, PRICE_TOKENS_MAX);
 }
 
-static void check_key(const struct config_model *m, struct faults *f)
+static bool is_readable_file(const char *path)
 {
-    char *text = NULL;
-    size_t n = 0;
-    enum error e;
+    struct stat st;
 
-    if (m->key_file == NULL)
-        return;
-    e = file_read_secret(m->key_file, CONFIG_KEY_MAX, true, &text, &n);
-    if (e == ERROR_LOOSE_MODE)
+    return stat(path, &st) == 0 && S_ISREG(st.st_mode) && access(path, R_OK) == 0;
+}
+
+/* What would fail with each call. */
+static void check_call(const struct config_model *m, struct faults *f)
+{
+    static const char appended[] = "/chat/completions";
+    size_t n = strlen(m->url), k = sizeof appended - 1;
+
+    if (m->key_loose)
         fault(f, "model %s: others can read key-file %.100s: chmod 640 or 600", m->alias,
               m->key_file);
-    else if (e != ERROR_NONE)
-        fault(f, "model %s: key-file %.100s: %s", m->alias, m->key_file, error_text(e));
-    if (text != NULL)
-        mac_wipe(text, n);
-    free(text);
+    if (n >= k && strcmp(m->url + n - k, appended) == 0)
+        fault(f, "model %s: url ends in %s, which is appended: leave it out", m->alias,
+              appended);
+    if (m->ca_file != NULL && !is_readable_file(m->ca_file))
+        fault(f, "model %s: ca-file %.100s: no file that can be read", m->alias, m->ca_file);
 }
 
 unsigned config_faults(const struct config *c, void (*tell)(void *arg, const char *line),
@@ -280,7 +276,7 @@ unsigned config_faults(const struct config *c, void (*tell)(void *arg, const cha
         check_prices(c, m, &f);
         check_fit(c, m, &f);
         check_largest(c, m, &f);
-        check_key(m, &f);
+        check_call(m, &f);
     }
     return f.n;
 }

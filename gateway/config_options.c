@@ -38,7 +38,7 @@ static const char *const ceilings[] = {"required", "none", NULL};
 static const char *const durabilities[] = {"commit", "!lease", NULL};
 static const char *const providers[] = {"openai", "!anthropic", NULL};
 static const char *const output_fields[] = {"max_completion_tokens", "max_tokens", NULL};
-static const char *const subjects[] = {"address",   "visitor",  "account", "key",
+static const char *const subjects[] = {"address",   "!visitor", "!account", "!key",
                                        "anonymous", "everyone", NULL};
 static const char *const units[] = {"calls", "tokens", "cost", "concurrent", NULL};
 static const char *const targets[] = {"stderr", "syslog", NULL};
@@ -51,106 +51,106 @@ static const char *const levels[] = {"error", "warning", "info", NULL};
 
 /* clang-format off */
 const struct option config_options[] = {
-    {SECTION_SITE, OPTION_PATH, "store", NULL, true, TEXT(PATH_TEXT_MAX), IN(config, store), NULL,
+    {SECTION_SITE, OPTION_PATH, "store", NULL, OPTION_REQUIRED | OPTION_FIXED, TEXT(PATH_TEXT_MAX), IN(config, store), NULL,
      "directory of the store, made by init"},
-    {SECTION_SITE, OPTION_PATH, "run-directory", NULL, false, TEXT(PATH_TEXT_MAX), IN(config, run_directory), NULL,
+    {SECTION_SITE, OPTION_PATH, "run-directory", NULL, OPTION_FIXED, TEXT(PATH_TEXT_MAX), IN(config, run_directory), NULL,
      "directory for what ends with a boot; without it STORE/run"},
-    {SECTION_SITE, OPTION_PATH, "secret-file", NULL, false, TEXT(PATH_TEXT_MAX), IN(config, secret_file), NULL,
+    {SECTION_SITE, OPTION_PATH, "secret-file", NULL, OPTION_FIXED, TEXT(PATH_TEXT_MAX), IN(config, secret_file), NULL,
      "the site's secret, made by init; without it STORE/secret"},
-    {SECTION_SITE, OPTION_WORD, "timezone", "utc", false, 0, 0, IN(config, local_time), timezones,
+    {SECTION_SITE, OPTION_WORD, "timezone", "utc", 0, 0, 0, IN(config, local_time), timezones,
      "where days and months begin"},
-    {SECTION_SITE, OPTION_DURATION, "retention", "7d", false, DAY, 400 * DAY, IN(config, retention_ms), NULL,
+    {SECTION_SITE, OPTION_DURATION, "retention", "7d", 0, DAY, 400 * DAY, IN(config, retention_ms), NULL,
      "how long the counters of ended days are kept"},
-    {SECTION_SITE, OPTION_MOUNT, "mount", NULL, false, TEXT(MOUNT_TEXT_MAX), IN(config, mount), NULL,
+    {SECTION_SITE, OPTION_MOUNT, "mount", NULL, 0, TEXT(MOUNT_TEXT_MAX), IN(config, mount), NULL,
      "path below which the web server mounts pennygate"},
-    {SECTION_SITE, OPTION_WORD, "site-ceiling", "required", false, 0, 0, IN(config, site_ceiling_none), ceilings,
+    {SECTION_SITE, OPTION_WORD, "site-ceiling", "required", 0, 0, 0, IN(config, site_ceiling_none), ceilings,
      "whether there must be a limit for everyone"},
-    {SECTION_SITE, OPTION_SIZE, "store-size", STORE_SIZE, false, MIB, 1024 * MIB, IN(config, store_size), NULL,
+    {SECTION_SITE, OPTION_SIZE, "store-size", STORE_SIZE, OPTION_FIXED, MIB, 1024 * MIB, IN(config, store_size), NULL,
      "size that the store can grow to"},
-    {SECTION_SITE, OPTION_WORD, "durability", "commit", false, 0, 0, NOWHERE, durabilities,
+    {SECTION_SITE, OPTION_WORD, "durability", "commit", 0, 0, 0, NOWHERE, durabilities,
      "when a reservation counts as written"},
 
-    {SECTION_MODEL, OPTION_WORD, "provider", "openai", false, 0, 0, IN(config_model, provider), providers,
+    {SECTION_MODEL, OPTION_WORD, "provider", "openai", 0, 0, 0, IN(config_model, provider), providers,
      "dialect of the model API"},
-    {SECTION_MODEL, OPTION_URL, "url", NULL, true, TEXT(URL_TEXT_MAX), IN(config_model, url), NULL,
+    {SECTION_MODEL, OPTION_URL, "url", NULL, OPTION_REQUIRED, TEXT(URL_TEXT_MAX), IN(config_model, url), NULL,
      "base of the model API"},
-    {SECTION_MODEL, OPTION_TEXT, "model", NULL, true, TEXT(NAME_TEXT_MAX), IN(config_model, name), NULL,
+    {SECTION_MODEL, OPTION_TEXT, "model", NULL, OPTION_REQUIRED, TEXT(NAME_TEXT_MAX), IN(config_model, name), NULL,
      "the model's name there; callers never see it"},
-    {SECTION_MODEL, OPTION_PATH, "key-file", NULL, false, TEXT(PATH_TEXT_MAX), IN(config_model, key_file), NULL,
+    {SECTION_MODEL, OPTION_PATH, "key-file", NULL, 0, TEXT(PATH_TEXT_MAX), IN(config_model, key_file), NULL,
      "file that holds the API key"},
-    {SECTION_MODEL, OPTION_COUNT, "max-output-tokens", "300", false, 1, 65536, IN(config_model, price.max_output_tokens), NULL,
+    {SECTION_MODEL, OPTION_COUNT, "max-output-tokens", "300", 0, 1, 65536, IN(config_model, price.max_output_tokens), NULL,
      "longest answer"},
-    {SECTION_MODEL, OPTION_CHOICE, "output-field", "max_completion_tokens", false, 0, 0, IN(config_model, output_field), output_fields,
+    {SECTION_MODEL, OPTION_CHOICE, "output-field", "max_completion_tokens", 0, 0, 0, IN(config_model, output_field), output_fields,
      "how this API calls the cap on the answer"},
-    {SECTION_MODEL, OPTION_MONEY, "price-input", NULL, false, 0, PRICE_MAX_NANO, IN(config_model, price.input_nano), NULL,
+    {SECTION_MODEL, OPTION_MONEY, "price-input", NULL, 0, 0, PRICE_MAX_NANO, IN(config_model, price.input_nano), NULL,
      "dollars per million input tokens"},
-    {SECTION_MODEL, OPTION_MONEY, "price-cached-input", NULL, false, 0, PRICE_MAX_NANO, IN(config_model, price.cached_input_nano), NULL,
+    {SECTION_MODEL, OPTION_MONEY, "price-cached-input", NULL, 0, 0, PRICE_MAX_NANO, IN(config_model, price.cached_input_nano), NULL,
      "the same for tokens read from the provider's cache; without it price-input"},
-    {SECTION_MODEL, OPTION_MONEY, "price-cache-write", NULL, false, 0, PRICE_MAX_NANO, IN(config_model, price.cache_write_nano), NULL,
+    {SECTION_MODEL, OPTION_MONEY, "price-cache-write", NULL, 0, 0, PRICE_MAX_NANO, IN(config_model, price.cache_write_nano), NULL,
      "the same for tokens written to it; without it price-input"},
-    {SECTION_MODEL, OPTION_MONEY, "price-output", NULL, false, 0, PRICE_MAX_NANO, IN(config_model, price.output_nano), NULL,
+    {SECTION_MODEL, OPTION_MONEY, "price-output", NULL, 0, 0, PRICE_MAX_NANO, IN(config_model, price.output_nano), NULL,
      "dollars per million output tokens"},
-    {SECTION_MODEL, OPTION_MONEY, "price-per-call", "0", false, 0, PRICE_MAX_NANO, IN(config_model, price.per_call_nano), NULL,
+    {SECTION_MODEL, OPTION_MONEY, "price-per-call", "0", 0, 0, PRICE_MAX_NANO, IN(config_model, price.per_call_nano), NULL,
      "dollars per call"},
-    {SECTION_MODEL, OPTION_COUNT, "overhead-per-call", "64", false, 0, OVERHEAD_MAX, IN(config_model, price.overhead_per_call), NULL,
+    {SECTION_MODEL, OPTION_COUNT, "overhead-per-call", "64", 0, 0, OVERHEAD_MAX, IN(config_model, price.overhead_per_call), NULL,
      "input tokens that the provider adds to a call"},
-    {SECTION_MODEL, OPTION_COUNT, "overhead-per-message", "16", false, 0, 4096, IN(config_model, price.overhead_per_message), NULL,
+    {SECTION_MODEL, OPTION_COUNT, "overhead-per-message", "16", 0, 0, 4096, IN(config_model, price.overhead_per_message), NULL,
      "input tokens that it adds to a message"},
-    {SECTION_MODEL, OPTION_FACTOR, "input-factor", "1", false, 1000, 4000, IN(config_model, price.input_factor_milli), NULL,
+    {SECTION_MODEL, OPTION_FACTOR, "input-factor", "1", 0, 1000, 4000, IN(config_model, price.input_factor_milli), NULL,
      "most input tokens that a byte of text can become"},
-    {SECTION_MODEL, OPTION_COUNT, "thinking-tokens", "0", false, 0, THINKING_MAX, IN(config_model, price.thinking_tokens), NULL,
+    {SECTION_MODEL, OPTION_COUNT, "thinking-tokens", "0", 0, 0, THINKING_MAX, IN(config_model, price.thinking_tokens), NULL,
      "output tokens billed beyond max-output-tokens"},
-    {SECTION_MODEL, OPTION_PATH, "system-prompt-file", NULL, false, TEXT(PATH_TEXT_MAX), IN(config_model, system_prompt_file), NULL,
+    {SECTION_MODEL, OPTION_PATH, "system-prompt-file", NULL, 0, TEXT(PATH_TEXT_MAX), IN(config_model, system_prompt_file), NULL,
      "text sent before each conversation"},
-    {SECTION_MODEL, OPTION_PATH, "ca-file", NULL, false, TEXT(PATH_TEXT_MAX), IN(config_model, ca_file), NULL,
+    {SECTION_MODEL, OPTION_PATH, "ca-file", NULL, 0, TEXT(PATH_TEXT_MAX), IN(config_model, ca_file), NULL,
      "certificates to trust instead of the system's"},
-    {SECTION_MODEL, OPTION_DURATION, "connect-timeout", "10s", false, SECOND, 60 * SECOND, IN(config_model, connect_timeout_ms), NULL,
+    {SECTION_MODEL, OPTION_DURATION, "connect-timeout", "10s", 0, SECOND, 60 * SECOND, IN(config_model, connect_timeout_ms), NULL,
      "longest wait for a connection"},
-    {SECTION_MODEL, OPTION_DURATION, "first-byte-timeout", "60s", false, SECOND, 900 * SECOND, IN(config_model, first_byte_timeout_ms), NULL,
+    {SECTION_MODEL, OPTION_DURATION, "first-byte-timeout", "60s", 0, SECOND, 900 * SECOND, IN(config_model, first_byte_timeout_ms), NULL,
      "longest wait for the answer to begin"},
-    {SECTION_MODEL, OPTION_DURATION, "idle-timeout", "60s", false, SECOND, 900 * SECOND, IN(config_model, idle_timeout_ms), NULL,
+    {SECTION_MODEL, OPTION_DURATION, "idle-timeout", "60s", 0, SECOND, 900 * SECOND, IN(config_model, idle_timeout_ms), NULL,
      "longest silence within an answer"},
-    {SECTION_MODEL, OPTION_DURATION, "total-timeout", "120s", false, SECOND, 900 * SECOND, IN(config_model, total_timeout_ms), NULL,
+    {SECTION_MODEL, OPTION_DURATION, "total-timeout", "120s", 0, SECOND, 900 * SECOND, IN(config_model, total_timeout_ms), NULL,
      "longest call"},
 
-    {SECTION_REQUEST, OPTION_COUNT, "max-message-chars", "2000", false, 1, BODY_MAX, IN(config, max_message_chars), NULL,
+    {SECTION_REQUEST, OPTION_COUNT, "max-message-chars", "2000", 0, 1, BODY_MAX, IN(config, max_message_chars), NULL,
      "characters of the newest message"},
-    {SECTION_REQUEST, OPTION_COUNT, "max-input-chars", "8000", false, 1, BODY_MAX, IN(config, max_input_chars), NULL,
+    {SECTION_REQUEST, OPTION_COUNT, "max-input-chars", "8000", 0, 1, BODY_MAX, IN(config, max_input_chars), NULL,
      "characters of all messages sent on"},
-    {SECTION_REQUEST, OPTION_COUNT, "max-history", "10", false, 1, HISTORY_MAX, IN(config, max_history), NULL,
+    {SECTION_REQUEST, OPTION_COUNT, "max-history", "10", 0, 1, HISTORY_MAX, IN(config, max_history), NULL,
      "messages sent on, the newest ones"},
-    {SECTION_REQUEST, OPTION_SIZE, "max-body-bytes", "64K", false, KIB, BODY_MAX, IN(config, max_body_bytes), NULL,
+    {SECTION_REQUEST, OPTION_SIZE, "max-body-bytes", "64K", 0, KIB, BODY_MAX, IN(config, max_body_bytes), NULL,
      "size of a request's body"},
 
-    {SECTION_LIMIT, OPTION_WORD, "per", NULL, true, 0, 0, IN(limit, subject), subjects,
+    {SECTION_LIMIT, OPTION_WORD, "per", NULL, OPTION_REQUIRED, 0, 0, IN(limit, subject), subjects,
      "whose use is counted together"},
-    {SECTION_LIMIT, OPTION_WORD, "unit", NULL, true, 0, 0, IN(limit, unit), units,
+    {SECTION_LIMIT, OPTION_WORD, "unit", NULL, OPTION_REQUIRED, 0, 0, IN(limit, unit), units,
      "what is counted"},
-    {SECTION_LIMIT, OPTION_WINDOW, "window", NULL, false, 0, 0, IN(limit, window), NULL,
+    {SECTION_LIMIT, OPTION_WINDOW, "window", NULL, 0, 0, 0, IN(limit, window), NULL,
      "the time in which it is counted"},
-    {SECTION_LIMIT, OPTION_MAX, "max", NULL, true, 0, LIMIT_VALUE_MAX, IN(limit, max), NULL,
+    {SECTION_LIMIT, OPTION_MAX, "max", NULL, OPTION_REQUIRED, 0, LIMIT_VALUE_MAX, IN(limit, max), NULL,
      "how much is admitted; 0 is nothing"},
 
-    {SECTION_SERVER, OPTION_COUNT, "streams", "8", false, 1, 128, IN(config, streams), NULL,
+    {SECTION_SERVER, OPTION_COUNT, "streams", "8", OPTION_FIXED, 1, 128, IN(config, streams), NULL,
      "requests at the model API at the same time, per process"},
-    {SECTION_SERVER, OPTION_SIZE, "stack", "128K", false, 64 * KIB, MIB, IN(config, stack_bytes), NULL,
+    {SECTION_SERVER, OPTION_SIZE, "stack", "128K", OPTION_FIXED, 64 * KIB, MIB, IN(config, stack_bytes), NULL,
      "stack of a worker thread"},
-    {SECTION_SERVER, OPTION_PATH, "socket", NULL, false, TEXT(SOCKET_PATH_MAX), IN(config, socket), NULL,
+    {SECTION_SERVER, OPTION_PATH, "socket", NULL, OPTION_FIXED, TEXT(SOCKET_PATH_MAX), IN(config, socket), NULL,
      "unix socket of serve"},
-    {SECTION_SERVER, OPTION_MODE, "socket-mode", "0660", false, 0, 0777, IN(config, socket_mode), NULL,
+    {SECTION_SERVER, OPTION_MODE, "socket-mode", "0660", OPTION_FIXED, 0, 0777, IN(config, socket_mode), NULL,
      "its mode"},
-    {SECTION_SERVER, OPTION_TEXT, "socket-group", NULL, false, TEXT(32), IN(config, socket_group), NULL,
+    {SECTION_SERVER, OPTION_TEXT, "socket-group", NULL, OPTION_FIXED, TEXT(32), IN(config, socket_group), NULL,
      "its group"},
-    {SECTION_SERVER, OPTION_DURATION, "heartbeat", "5s", false, SECOND, 30 * SECOND, IN(config, heartbeat_ms), NULL,
+    {SECTION_SERVER, OPTION_DURATION, "heartbeat", "5s", 0, SECOND, 30 * SECOND, IN(config, heartbeat_ms), NULL,
      "a stream is never silent for longer"},
-    {SECTION_SERVER, OPTION_DURATION, "write-timeout", "30s", false, SECOND, 300 * SECOND, IN(config, write_timeout_ms), NULL,
+    {SECTION_SERVER, OPTION_DURATION, "write-timeout", "30s", OPTION_FIXED, SECOND, 300 * SECOND, IN(config, write_timeout_ms), NULL,
      "longest wait for a client that does not read"},
-    {SECTION_SERVER, OPTION_DURATION, "stop-timeout", "20s", false, SECOND, 600 * SECOND, IN(config, stop_ms), NULL,
+    {SECTION_SERVER, OPTION_DURATION, "stop-timeout", "20s", OPTION_FIXED, SECOND, 600 * SECOND, IN(config, stop_ms), NULL,
      "what still runs after it is cut at a stop"},
 
-    {SECTION_LOG, OPTION_WORD, "target", "stderr", false, 0, 0, IN(config, log_target), targets,
+    {SECTION_LOG, OPTION_WORD, "target", "stderr", OPTION_FIXED, 0, 0, IN(config, log_target), targets,
      "where lines go"},
-    {SECTION_LOG, OPTION_WORD, "level", "info", false, 0, 0, IN(config, log_level), levels,
+    {SECTION_LOG, OPTION_WORD, "level", "info", OPTION_FIXED, 0, 0, IN(config, log_level), levels,
      "info writes a line for each request"},
 };
 /* clang-format on */
@@ -164,11 +164,26 @@ bool config_section_titled(enum config_section s)
     return s == SECTION_MODEL || s == SECTION_LIMIT;
 }
 
+const struct option *config_section_options(enum config_section s, unsigned *n)
+{
+    unsigned first = 0, end;
+
+    while (first < config_options_n && config_options[first].section != s)
+        first++;
+    for (end = first; end < config_options_n && config_options[end].section == s;)
+        end++;
+    *n = end - first;
+    return &config_options[first];
+}
+
 const struct option *config_option(enum config_section s, const char *key)
 {
-    for (unsigned i = 0; i < config_options_n; i++) {
-        if (config_options[i].section == s && strcmp(config_options[i].key, key) == 0)
-            return &config_options[i];
+    unsigned n;
+    const struct option *o = config_section_options(s, &n);
+
+    for (; n > 0; o++, n--) {
+        if (strcmp(o->key, key) == 0)
+            return o;
     }
     return NULL;
 }

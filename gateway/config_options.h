@@ -39,22 +39,31 @@ enum option_kind {
     OPTION_KINDS
 };
 
+enum {
+    OPTION_REQUIRED = 1,
+    OPTION_FIXED = 2 /* what a process began with: a change means to start anew */
+};
+
 struct option {
-    enum config_section section;
-    enum option_kind kind;
+    uint8_t section, kind;
     const char *key;
     const char *fallback; /* as it would be written; NULL: none */
-    bool required;
-    uint64_t min, max;        /* of the integer, or of the text's length */
-    size_t offset, width;     /* of the target in the section's struct; width 0: not kept */
+    uint8_t flags;
+    uint32_t min; /* of the integer, or of the text's length */
+    uint64_t max;
+    uint16_t offset, width;   /* of the target in the section's struct; width 0: not kept */
     const char *const *words; /* NULL-terminated; "!word": known, but not available yet */
     const char *help;
 };
 
-/* Grouped by section; within `limit`, `unit` comes before `max`, which depends on it. */
+/* The rows of a section stand together, the sections in their order; within `limit`, `unit`
+ * comes before `max`, which depends on it. */
 extern const struct option config_options[];
 extern const unsigned config_options_n;
 #define CONFIG_OPTIONS_MAX 64 /* room for the table, where something is kept per option */
+
+/* The first row of a section and how many there are. */
+const struct option *config_section_options(enum config_section s, unsigned *n);
 
 extern const char *const config_section_names[SECTIONS];
 bool config_section_titled(enum config_section s);

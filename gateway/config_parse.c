@@ -20,12 +20,30 @@
 /* ---- the scan before libConfuse -----------------------------------------------------------
  */
 
+/* As many can begin as there can be, and one more that is refused. */
+#define BEGINS_MAX (CONFIG_BLOCKS_MAX + 1)
+
 struct scan {
     char *p, *end;
     unsigned line;
     bool fresh; /* a token could begin here: only then `//` is a comment, as in http://host */
+    unsigned depth, head;          /* of braces; line of the first word of this section, or 0 */
+    unsigned n, begin[BEGINS_MAX]; /* where sections begin: libConfuse only tells where a value
+                                      ends */
     struct config_source *source;
 };
+
+static bool refuse_variable(const struct scan *s)
+{
+    return config_source_fail(s->source, s->line,
+                              "${...} is not replaced here; override an option by "
+                              "PENNYGATE_SECTION_KEY");
+}
+
+static bool begins(const struct scan *s, const char *two)
+{
+    return s->end - s->p >= 2 && s->p[0] == two[0] && s->p[1] == two[1];
+}
 
 static void blank_line(struct scan *s)
 {
@@ -40,7 +58,7 @@ static bool blank_block(struct scan *s)
     *s->p++ = ' ';
     *s->p++ = ' ';
     for (; s->p < s->end; s->p++) {
-        if (*s->p == '*' && s->p + 1 < s->end && s->p[1] == '/') {
+        if (begins(s, "*/")) {
             *s->p++ = ' ';
             *s->p++ = ' ';
             return true;
@@ -64,45 +82,70 @@ static bool pass_quoted(struct scan *s)
         }
         if (*s->p == '\\')
             return config_source_fail(s->source, s->line, "backslashes are not used here");
-        if (*s->p == '$' && s->p + 1 < s->end && s->p[1] == '{')
-            return config_source_fail(s->source, s->line,
-                                      "${...} is not replaced here; override "
-                                      "an option by PENNYGATE_SECTION_KEY");
+        if (begins(s, "${"))
+            return refuse_variable(s);
         if ((unsigned char)*s->p < 0x20 || *s->p == 0x7f)
             return config_source_fail(s->source, s->line, "a control character within quotes");
     }
     return config_source_fail(s->source, s->line, "a quoted value is not closed on its line");
 }
 
-static bool pass_plain(struct scan *s)
+static bool refuse_byte(const struct scan *s)
 {
-    static const char plain[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789"
-                                "_-./:$%~@={}, \t\n";
-    char c = *s->p;
+    unsigned char c = (unsigned char)*s->p;
 
-    if (c == '\r' && s->p + 1 < s->end && s->p[1] == '\n')
-        c = *s->p = ' ';
     if (c == '\0')
         return config_source_fail(s->source, s->line, "a NUL byte");
-    if (strchr(plain, c) == NULL) {
-        if ((unsigned char)c <= 0x20 || (unsigned char)c >= 0x7f)
-            return config_source_fail(s->source, s->line, "byte 0x%02x outside quotes",
-                                      (unsigned char)c);
-        return config_source_fail(s->source, s->line, "'%c' outside quotes", c);
-    }
-    if (c == '$' && s->p + 1 < s->end && s->p[1] == '{')
-        return config_source_fail(s->source, s->line,
-                                  "${...} is not replaced here; override an "
-                                  "option by PENNYGATE_SECTION_KEY");
+    if (c <= 0x20 || c >= 0x7f)
+        return config_source_fail(s->source, s->line, "byte 0x%02x outside quotes", c);
+    return config_source_fail(s->source, s->line, "'%c' outside quotes", c);
+}
+
+static void pass_brace(struct scan *s, char c)
+{
+    if (c == '{' && s->depth++ == 0 && s->n < BEGINS_MAX)
+        s->begin[s->n++] = s->head != 0 ? s->head : s->line;
+    if (c == '}' && s->depth > 0 && --s->depth == 0)
+        s->head = 0;
+}
+
+static void pass_head(struct scan *s)
+{
+    if (s->head == 0)
+        s->head = s->line;
+}
+
+/* Between words; a token can begin behind it. */
+static bool pass_separator(struct scan *s)
+{
+    char c = *s->p;
+
+    if (begins(s, "\r\n"))
+        c = *s->p = ' ';
+    if (c == '\0' || strchr(" \t\n={},", c) == NULL)
+        return refuse_byte(s);
+    pass_brace(s, c);
     s->line += c == '\n';
-    s->fresh = strchr(" \t\n={},", c) != NULL;
+    s->fresh = true;
     s->p++;
     return true;
 }
 
-static bool begins(const struct scan *s, const char *two)
+static bool in_word(char c)
 {
-    return s->end - s->p >= 2 && s->p[0] == two[0] && s->p[1] == two[1];
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '-' && c <= ':') ||
+           (c != '\0' && strchr("_$%~@", c) != NULL);
+}
+
+static bool pass_word(struct scan *s)
+{
+    pass_head(s);
+    for (; s->p < s->end && in_word(*s->p); s->p++) {
+        if (begins(s, "${"))
+            return refuse_variable(s);
+    }
+    s->fresh = false;
+    return true;
 }
 
 static bool scan_text(struct scan *s)
@@ -110,15 +153,18 @@ static bool scan_text(struct scan *s)
     while (s->p < s->end) {
         bool ok = true;
 
-        if (*s->p == '#' || (s->fresh && begins(s, "//"))) {
+        if (in_word(*s->p) && !(s->fresh && (begins(s, "//") || begins(s, "/*")))) {
+            ok = pass_word(s);
+        } else if (*s->p == '#' || (s->fresh && begins(s, "//"))) {
             blank_line(s);
         } else if (s->fresh && begins(s, "/*")) {
             ok = blank_block(s);
         } else if (*s->p == '\'' || *s->p == '"') {
+            pass_head(s);
             ok = pass_quoted(s);
             s->fresh = true;
         } else {
-            ok = pass_plain(s);
+            ok = pass_separator(s);
         }
         if (!ok)
             return false;
@@ -137,7 +183,10 @@ static bool scan_text(struct scan *s)
 static pthread_mutex_t one_at_a_time = PTHREAD_MUTEX_INITIALIZER;
 static struct {
     struct config_source *source;
-    unsigned end_line; /* where END_KEY stands */
+    const struct scan *scan;
+    struct config_block *block; /* the section that is open, once it is known */
+    unsigned sections;          /* begun so far */
+    unsigned end_line;          /* where END_KEY stands */
     bool ended;
 } now;
 
@@ -167,11 +216,15 @@ static int section_of(const char *name)
     return -1;
 }
 
-/* The block that a section of the file fills; NULL with a message if it may not. */
-static struct config_block *block_of(int section, const char *title, unsigned line)
+/* The block that the open section fills; NULL with a message if it may not. Called at its first
+ * value or, without values, at its end. */
+static struct config_block *open_block(int section, const char *title)
 {
+    unsigned line = now.sections < now.scan->n ? now.scan->begin[now.sections] : now.end_line;
     struct config_block *b;
 
+    if (now.block != NULL)
+        return now.block;
     if (title == NULL)
         title = "";
     b = config_source_find(now.source, (enum config_section)section, title);
@@ -181,38 +234,40 @@ static struct config_block *block_of(int section, const char *title, unsigned li
                            b->line);
         return NULL;
     }
-    if (b == NULL || b->line == 0)
-        b = config_source_begin(now.source, (enum config_section)section, title, line);
-    return b;
+    now.sections++;
+    now.block = config_source_begin(now.source, (enum config_section)section, title, line);
+    return now.block;
 }
 
 static int on_value(cfg_t *cfg, cfg_opt_t *opt)
 {
     const char *text = cfg_opt_getnstr(opt, 0);
     unsigned line = cfg->line > 0 ? (unsigned)cfg->line : 0;
-    int section = section_of(cfg->name);
+    int section = now.block == NULL ? section_of(cfg->name) : (int)now.block->section;
     struct config_block *b;
 
     if (section < 0 || text == NULL) {
         config_source_fail(now.source, line, "option '%s' outside its section", opt->name);
         return -1;
     }
-    b = block_of(section, cfg->title, line);
+    b = open_block(section, cfg->title);
     return b != NULL && config_source_set(now.source, b, opt->name, text, line) ? 0 : -1;
 }
 
 static int on_section_end(cfg_t *cfg, cfg_opt_t *opt)
 {
-    unsigned n = cfg_opt_size(opt), line = cfg->line > 0 ? (unsigned)cfg->line : 0;
+    unsigned n = cfg_opt_size(opt);
     cfg_t *section = n > 0 ? cfg_opt_getnsec(opt, n - 1) : NULL;
     struct config_block *b;
 
+    (void)cfg;
     if (section == NULL)
         return -1;
-    b = block_of(section_of(opt->name), section->title, line);
+    b = open_block(section_of(opt->name), section->title);
     if (b == NULL)
         return -1;
     b->ended = true;
+    now.block = NULL;
     return 0;
 }
 
@@ -230,31 +285,30 @@ static int on_end(cfg_t *cfg, cfg_opt_t *opt)
 
 /* What libConfuse has to know: every option is a string to it. */
 struct grammar {
-    cfg_opt_t option[SECTIONS][CONFIG_OPTIONS_MAX + 1];
+    cfg_opt_t option[CONFIG_OPTIONS_MAX + SECTIONS]; /* each section's, and its end */
     cfg_opt_t top[SECTIONS + 2];
 };
 
 static void fill_grammar(struct grammar *g)
 {
-    unsigned n[SECTIONS] = {0};
     const cfg_opt_t none = CFG_END();
+    cfg_opt_t *to = g->option;
 
-    for (unsigned i = 0; i < config_options_n; i++) {
-        enum config_section s = config_options[i].section;
-
-        g->option[s][n[s]++] = (cfg_opt_t){.name = config_options[i].key,
-                                           .type = CFGT_STR,
-                                           .flags = CFGF_NODEFAULT,
-                                           .validcb = on_value};
-    }
     for (enum config_section s = 0; s < SECTIONS; s++) {
-        g->option[s][n[s]] = none;
+        unsigned n;
+        const struct option *o = config_section_options(s, &n);
+        cfg_opt_t *first = to;
+
+        for (; n > 0; o++, n--)
+            *to++ = (cfg_opt_t){
+                .name = o->key, .type = CFGT_STR, .flags = CFGF_NODEFAULT, .validcb = on_value};
+        *to++ = none;
         g->top[s] = (cfg_opt_t){.name = config_section_names[s],
                                 .type = CFGT_SEC,
                                 .flags = config_section_titled(s)
                                              ? CFGF_MULTI | CFGF_TITLE | CFGF_NO_TITLE_DUPES
                                              : CFGF_NONE,
-                                .subopts = g->option[s],
+                                .subopts = first,
                                 .validcb = on_section_end};
     }
     g->top[SECTIONS] = (cfg_opt_t){
@@ -301,8 +355,13 @@ bool config_parse(struct config_source *s, char *text, size_t n)
     memcpy(whole + n, end, sizeof end);
     pthread_mutex_lock(&one_at_a_time);
     now.source = s;
+    now.scan = &scan;
+    now.block = NULL;
+    now.sections = 0;
     now.end_line = scan.line + 1;
     now.ended = false;
+    s->text = text; /* from here on only read as `whole` */
+    s->room = n;
     ok = parse_buffer(s, whole);
     pthread_mutex_unlock(&one_at_a_time);
     free(whole);

@@ -16,12 +16,12 @@
 /* Protection that nobody has to ask for. A section of the same name replaces one, others add.
  */
 static const struct {
-    const char *name, *per, *unit, *window, *max;
+    const char *name, *text[4]; /* per, unit, window and max, as the table has them */
 } default_limits[] = {
-    {"visitor-day", "address", "calls", "day", "40"},
-    {"visitor-burst", "address", "calls", "10s", "10"},
-    {"visitor-at-once", "address", "concurrent", NULL, "2"},
-    {"site-day", "everyone", "calls", "day", "600"},
+    {"visitor-day", {"address", "calls", "day", "40"}},
+    {"visitor-burst", {"address", "calls", "10s", "10"}},
+    {"visitor-at-once", {"address", "concurrent", NULL, "2"}},
+    {"site-day", {"everyone", "calls", "day", "600"}},
 };
 
 /* Names that are easier to remember for what is set most. */
@@ -34,13 +34,19 @@ static const struct {
 
 static struct config_written *value_of(struct config_block *b, const struct option *o)
 {
-    return &b->value[o - config_options];
+    return &b->value[o - b->option];
 }
 
 const struct config_written *config_source_value(const struct config_block *b,
                                                  const struct option *o)
 {
-    return &b->value[o - config_options];
+    return &b->value[o - b->option];
+}
+
+/* Of NAME=text. */
+static int name_length(const char *variable)
+{
+    return (int)strcspn(variable, "=");
 }
 
 bool config_source_fail(struct config_source *s, unsigned line, const char *format, ...)
@@ -73,84 +79,57 @@ bool config_source_fail_value(struct config_source *s, const struct config_block
                                   config_section_names[b->section], space, b->title, o->key,
                                   why);
     if (s->message[0] == '\0')
-        snprintf(s->message, CONFIG_ERROR_MAX, "%s: %s %s", v->variable, o->key, why);
+        snprintf(s->message, CONFIG_ERROR_MAX, "%.*s: %s %s", name_length(v->variable),
+                 v->variable, o->key, why);
     return false;
-}
-
-static bool put(struct config_source *s, struct config_written *v, const char *text,
-                unsigned line, const char *variable)
-{
-    char *copy = strdup(text), *name = variable != NULL ? strdup(variable) : NULL;
-
-    if (copy == NULL || (variable != NULL && name == NULL)) {
-        free(copy);
-        free(name);
-        return config_source_fail(s, line, "out of memory");
-    }
-    free(v->text);
-    free(v->variable);
-    *v = (struct config_written){.text = copy, .line = line, .variable = name};
-    return true;
 }
 
 static struct config_block *append(struct config_source *s, enum config_section section,
                                    const char *title)
 {
-    struct config_block *b = &s->block[s->n++];
+    unsigned n;
+    const struct option *o = config_section_options(section, &n);
+    struct config_block *b = calloc(1, sizeof *b + n * sizeof b->value[0]);
 
+    if (b == NULL) {
+        config_source_fail(s, 0, "out of memory");
+        return NULL;
+    }
     b->section = section;
+    b->option = o;
+    b->n = n;
     snprintf(b->title, sizeof b->title, "%s", title);
+    s->block[s->n++] = b;
     return b;
 }
 
 static bool add_default_limit(struct config_source *s, unsigned i)
 {
     struct config_block *b = append(s, SECTION_LIMIT, default_limits[i].name);
-    const char *const pairs[][2] = {{"per", default_limits[i].per},
-                                    {"unit", default_limits[i].unit},
-                                    {"window", default_limits[i].window},
-                                    {"max", default_limits[i].max}};
 
-    for (unsigned k = 0; k < 4; k++) {
-        const struct option *o = config_option(SECTION_LIMIT, pairs[k][0]);
-
-        if (pairs[k][1] != NULL && !put(s, value_of(b, o), pairs[k][1], 0, NULL))
-            return false;
-    }
-    return true;
+    for (unsigned k = 0; b != NULL && k < b->n; k++)
+        b->value[k].text = default_limits[i].text[k];
+    return b != NULL;
 }
 
 struct config_source *config_source_new(const char *path, char message[CONFIG_ERROR_MAX])
 {
     struct config_source *s = calloc(1, sizeof *s);
+    bool ok = s != NULL;
 
-    if (s == NULL) {
-        snprintf(message, CONFIG_ERROR_MAX, "%s: out of memory", path);
-        return NULL;
-    }
-    s->path = path;
-    s->message = message;
     message[0] = '\0';
-    for (enum config_section i = 0; i < SECTIONS; i++) {
-        if (!config_section_titled(i))
-            append(s, i, "");
+    if (ok) {
+        s->path = path;
+        s->message = message;
     }
-    for (unsigned i = 0; i < sizeof default_limits / sizeof default_limits[0]; i++) {
-        if (!add_default_limit(s, i)) {
-            config_source_free(s);
-            return NULL;
-        }
-    }
-    return s;
-}
-
-static void empty(struct config_block *b)
-{
-    for (unsigned i = 0; i < CONFIG_OPTIONS_MAX; i++) {
-        free(b->value[i].text);
-        free(b->value[i].variable);
-        b->value[i] = (struct config_written){0};
-    }
+    for (enum config_section i = 0; ok && i < SECTIONS; i++)
+        ok = config_section_titled(i) || append(s, i, "") != NULL;
+    for (unsigned i = 0; ok && i < sizeof default_limits / sizeof default_limits[0]; i++)
+        ok = add_default_limit(s, i);
+    if (ok)
+        return s;
+    config_source_free(s);
+    return NULL;
 }
 
 void config_source_free(struct config_source *s)
@@ -158,7 +137,7 @@ void config_source_free(struct config_source *s)
     if (s == NULL)
         return;
     for (unsigned i = 0; i < s->n; i++)
-        empty(&s->block[i]);
+        free(s->block[i]);
     free(s);
 }
 
@@ -166,8 +145,8 @@ struct config_block *config_source_find(struct config_source *s, enum config_sec
                                         const char *title)
 {
     for (unsigned i = 0; i < s->n; i++) {
-        if (s->block[i].section == section && strcmp(s->block[i].title, title) == 0)
-            return &s->block[i];
+        if (s->block[i]->section == section && strcmp(s->block[i]->title, title) == 0)
+            return s->block[i];
     }
     return NULL;
 }
@@ -200,7 +179,7 @@ static unsigned count(const struct config_source *s, enum config_section section
     unsigned n = 0;
 
     for (unsigned i = 0; i < s->n; i++)
-        n += s->block[i].section == section;
+        n += s->block[i]->section == section;
     return n;
 }
 
@@ -224,8 +203,11 @@ struct config_block *config_source_begin(struct config_source *s, enum config_se
             return NULL;
         }
         b = append(s, section, title);
+        if (b == NULL)
+            return NULL;
     }
-    empty(b); /* a section replaces the default of its name wholly */
+    /* a section replaces the default of its name wholly */
+    memset(b->value, 0, b->n * sizeof b->value[0]);
     b->line = line;
     return b;
 }
@@ -234,13 +216,21 @@ bool config_source_set(struct config_source *s, struct config_block *b, const ch
                        const char *text, unsigned line)
 {
     const struct option *o = config_option(b->section, key);
+    struct config_written *v;
+    size_t n = strlen(text) + 1;
 
     if (o == NULL)
         return config_source_fail(s, line, "no option '%s' here", key);
-    if (config_source_value(b, o)->text != NULL)
-        return config_source_fail(s, line, "%s is given twice, first in line %u", key,
-                                  config_source_value(b, o)->line);
-    return put(s, value_of(b, o), text, line, NULL);
+    v = value_of(b, o);
+    if (v->text != NULL)
+        return config_source_fail(s, line, "%s is given twice, first in line %u", key, v->line);
+    /* Never so: with its key and `=` each value is longer in the file than here. */
+    if (n > s->room)
+        return config_source_fail(s, line, "more values than text");
+    *v = (struct config_written){.text = memcpy(s->text, text, n), .line = line};
+    s->text += n;
+    s->room -= n;
+    return true;
 }
 
 /* ---- the environment ----------------------------------------------------------------------
@@ -280,8 +270,6 @@ static bool names_value(const char *name, const struct config_block *b, const st
 {
     char full[VARIABLE_MAX];
 
-    if (o->section != b->section)
-        return false;
     variable_name(b, o, full);
     if (strcmp(full, name) == 0)
         return true;
@@ -293,25 +281,28 @@ static bool names_value(const char *name, const struct config_block *b, const st
     return false;
 }
 
-static bool override(struct config_source *s, const char *name, const char *text)
+static bool override(struct config_source *s, const char *name, const char *variable)
 {
     struct config_written *found = NULL;
 
     for (unsigned i = 0; i < s->n; i++) {
-        for (unsigned k = 0; k < config_options_n; k++) {
-            if (!names_value(name, &s->block[i], &config_options[k]))
+        struct config_block *b = s->block[i];
+
+        for (unsigned k = 0; k < b->n; k++) {
+            if (!names_value(name, b, &b->option[k]))
                 continue;
             if (found != NULL)
                 return config_source_fail(s, 0, "%s: could mean two options", name);
-            found = &s->block[i].value[k];
+            found = &b->value[k];
         }
     }
     if (found == NULL)
         return config_source_fail(s, 0, "%s: no option is called so", name);
     if (found->variable != NULL)
-        return config_source_fail(s, 0, "%s: the option is also set by %s", name,
-                                  found->variable);
-    return put(s, found, text, 0, name);
+        return config_source_fail(s, 0, "%s: the option is also set by %.*s", name,
+                                  name_length(found->variable), found->variable);
+    *found = (struct config_written){.text = variable + strlen(name) + 1, .variable = variable};
+    return true;
 }
 
 bool config_source_environment(struct config_source *s, char *const *env)
@@ -319,16 +310,14 @@ bool config_source_environment(struct config_source *s, char *const *env)
     char name[VARIABLE_MAX];
 
     for (; env != NULL && *env != NULL; env++) {
-        const char *equals = strchr(*env, '=');
+        int n = name_length(*env);
 
-        if (strncmp(*env, VARIABLE_PREFIX, strlen(VARIABLE_PREFIX)) != 0 || equals == NULL)
+        if (strncmp(*env, VARIABLE_PREFIX, strlen(VARIABLE_PREFIX)) != 0 || (*env)[n] == '\0')
             continue;
-        snprintf(name, sizeof name, "%.*s", (int)(equals - *env), *env);
-        if ((size_t)(equals - *env) >= sizeof name)
+        snprintf(name, sizeof name, "%.*s", n, *env);
+        if ((size_t)n >= sizeof name)
             return config_source_fail(s, 0, "%s...: no option is called so", name);
-        if (strcmp(name, "PENNYGATE_CONFIG") == 0)
-            continue;
-        if (!override(s, name, equals + 1))
+        if (strcmp(name, "PENNYGATE_CONFIG") != 0 && !override(s, name, *env))
             return false;
     }
     return true;

@@ -12,18 +12,21 @@
 #include "gateway/config.h"
 #include "gateway/config_options.h"
 
+/* All borrowed: from the file's text, the environment or the table of defaults. */
 struct config_written {
-    char *text;     /* malloc'd, or NULL: not written */
-    unsigned line;  /* of the file, or */
-    char *variable; /* malloc'd: the environment's */
+    const char *text;     /* NULL: not written */
+    const char *variable; /* NAME=text of the environment, or NULL: of the file, */
+    unsigned line;        /* in this line */
 };
 
 struct config_block {
     enum config_section section;
-    char title[LIMIT_NAME_MAX];                      /* "" for sections without */
-    unsigned line;                                   /* 0: not in the file */
-    bool ended;                                      /* its closing brace has been seen */
-    struct config_written value[CONFIG_OPTIONS_MAX]; /* by row of the table */
+    char title[LIMIT_NAME_MAX];    /* "" for sections without */
+    unsigned line;                 /* where it begins; 0: not in the file */
+    bool ended;                    /* its closing brace has been seen */
+    const struct option *option;   /* the section's rows of the table, */
+    unsigned n;                    /* so many, */
+    struct config_written value[]; /* and one of these for each */
 };
 
 /* Four sections without a title, and all that can be titled. */
@@ -32,8 +35,10 @@ struct config_block {
 struct config_source {
     const char *path; /* borrowed */
     char *message;    /* borrowed; CONFIG_ERROR_MAX; the first fault, "" if none */
+    char *text;       /* borrowed: where config_parse puts values; NULL before it, */
+    size_t room;      /* so many bytes are left there */
     unsigned n;
-    struct config_block block[CONFIG_BLOCKS_MAX];
+    struct config_block *block[CONFIG_BLOCKS_MAX];
 };
 
 /* The untitled sections and the named default limits. NULL: out of memory. */
@@ -61,11 +66,12 @@ struct config_block *config_source_begin(struct config_source *s, enum config_se
 bool config_source_set(struct config_source *s, struct config_block *b, const char *key,
                        const char *text, unsigned line);
 
-/* The block's value of an option; its text is NULL if it is not written. */
+/* The block's value of an option of its section; its text is NULL if it is not written. */
 const struct config_written *config_source_value(const struct config_block *b,
                                                  const struct option *o);
 
-/* Takes PENNYGATE_SECTION[_TITLE]_KEY; fails for a PENNYGATE_* that is no option. */
+/* Takes PENNYGATE_SECTION[_TITLE]_KEY; fails for a PENNYGATE_* that is no option. `env` is
+ * borrowed for as long as the source lives. */
 bool config_source_environment(struct config_source *s, char *const *env);
 
 #endif

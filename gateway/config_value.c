@@ -43,56 +43,51 @@ static bool read_digits(const char **text, uint64_t *out)
     return true;
 }
 
-static bool read_count(const char *text, uint64_t *out)
-{
-    return read_digits(&text, out) && *text == '\0';
-}
-
 struct suffix {
     char letter;
     uint64_t times;
 };
+static const struct suffix counts[] = {{'\0', 1}};
 static const struct suffix sizes[] = {{'G', 1024 * MIB}, {'M', MIB}, {'K', KIB}, {'\0', 1}};
 static const struct suffix durations[] = {
     {'d', DAY}, {'h', 3600 * SECOND}, {'m', 60 * SECOND}, {'s', SECOND}};
 
-static bool read_suffixed(const char *text, const struct suffix *s, unsigned n, uint64_t *out)
+#define SUFFIXES(a) (a), sizeof(a) / sizeof((a)[0])
+
+static const struct number {
+    const struct suffix *suffix; /* from large to small; NULL: read and written otherwise */
+    size_t n;
+    const char *looks; /* "is not ..."; NULL: no number */
+} numbers[OPTION_KINDS] = {
+    [OPTION_COUNT] = {SUFFIXES(counts), "a whole number such as 40"},
+    [OPTION_SIZE] = {SUFFIXES(sizes), "a size such as 65536, 128K or 16M"},
+    [OPTION_DURATION] = {SUFFIXES(durations), "a time such as 10s, 5m, 2h or 7d"},
+    [OPTION_MONEY] = {NULL, 0, "an amount of dollars such as '$0.15'"},
+    [OPTION_FACTOR] = {NULL, 0, "a factor such as 1 or 1.25"},
+    [OPTION_MODE] = {NULL, 0, "a mode of four octal digits such as 0660"},
+};
+
+static bool read_suffixed(const char *text, const struct number *k, uint64_t *out)
 {
     uint64_t v;
 
     if (!read_digits(&text, &v))
         return false;
-    for (unsigned i = 0; i < n; i++) {
-        if (*text != s[i].letter || (*text != '\0' && text[1] != '\0'))
+    for (size_t i = 0; i < k->n; i++) {
+        const struct suffix *s = &k->suffix[i];
+
+        if (*text != s->letter || (*text != '\0' && text[1] != '\0'))
             continue;
-        if (v > UINT64_MAX / s[i].times)
-            return false;
-        *out = v * s[i].times;
-        return true;
+        return !__builtin_mul_overflow(v, s->times, out);
     }
     return false;
-}
-
-static bool read_size(const char *text, uint64_t *out)
-{
-    return read_suffixed(text, sizes, 4, out);
-}
-
-static bool read_duration(const char *text, uint64_t *out)
-{
-    return read_suffixed(text, durations, 4, out);
-}
-
-static bool read_money(const char *text, uint64_t *out)
-{
-    return price_parse(text, AMOUNT_MAX, out);
 }
 
 static bool read_factor(const char *text, uint64_t *out)
 {
     uint64_t v;
 
-    if (!read_digits(&text, &v) || v > UINT64_MAX / 1000)
+    if (!read_digits(&text, &v) || v > UINT64_MAX / 1000 - 1)
         return false;
     v *= 1000;
     if (*text == '.') {
@@ -107,48 +102,24 @@ static bool read_factor(const char *text, uint64_t *out)
 
 static bool read_mode(const char *text, uint64_t *out)
 {
-    uint64_t v = 0;
-
     if (strlen(text) != 4 || strspn(text, "01234567") != 4 || text[0] != '0')
         return false;
-    for (; *text != '\0'; text++)
-        v = v * 8 + (uint64_t)(*text - '0');
-    *out = v;
+    *out = strtoul(text, NULL, 8);
     return true;
 }
 
-static void write_count(uint64_t v, char out[CONFIG_VALUE_MAX])
+static bool read_number(unsigned kind, const char *text, uint64_t *out)
 {
-    snprintf(out, CONFIG_VALUE_MAX, "%" PRIu64, v);
+    if (kind == OPTION_MONEY)
+        return price_parse(text, AMOUNT_MAX, out);
+    if (kind == OPTION_FACTOR)
+        return read_factor(text, out);
+    if (kind == OPTION_MODE)
+        return read_mode(text, out);
+    return read_suffixed(text, &numbers[kind], out);
 }
 
-static void write_suffixed(uint64_t v, const struct suffix *s, unsigned n,
-                           char out[CONFIG_VALUE_MAX])
-{
-    unsigned i = 0;
-
-    while (i + 1 < n && (v == 0 || v % s[i].times != 0))
-        i++;
-    snprintf(out, CONFIG_VALUE_MAX, "%" PRIu64 "%.1s", v / s[i].times, &s[i].letter);
-}
-
-static void write_size(uint64_t v, char out[CONFIG_VALUE_MAX])
-{
-    write_suffixed(v, sizes, 4, out);
-}
-
-static void write_duration(uint64_t v, char out[CONFIG_VALUE_MAX])
-{
-    write_suffixed(v, durations, 4, out);
-}
-
-static void write_money(uint64_t v, char out[CONFIG_VALUE_MAX])
-{
-    char text[PRICE_TEXT_MAX];
-
-    snprintf(out, CONFIG_VALUE_MAX, "%s", price_format(v, text));
-}
-
+/* Without the noughts at the end, but for those of a whole number. */
 static void write_factor(uint64_t v, char out[CONFIG_VALUE_MAX])
 {
     int n = snprintf(out, CONFIG_VALUE_MAX, "%" PRIu64 ".%03u", v / 1000, (unsigned)(v % 1000));
@@ -159,23 +130,25 @@ static void write_factor(uint64_t v, char out[CONFIG_VALUE_MAX])
         out[n - 1] = '\0';
 }
 
-static void write_mode(uint64_t v, char out[CONFIG_VALUE_MAX])
+static char *write_number(unsigned kind, uint64_t v, char out[CONFIG_VALUE_MAX])
 {
-    snprintf(out, CONFIG_VALUE_MAX, "%04o", (unsigned)v);
-}
+    const struct number *k = &numbers[kind];
+    size_t i = 0;
 
-static const struct number {
-    bool (*read)(const char *text, uint64_t *out);
-    void (*write)(uint64_t v, char out[CONFIG_VALUE_MAX]);
-    const char *looks; /* "is not ..." */
-} numbers[OPTION_KINDS] = {
-    [OPTION_COUNT] = {read_count, write_count, "a whole number such as 40"},
-    [OPTION_SIZE] = {read_size, write_size, "a size such as 65536, 128K or 16M"},
-    [OPTION_DURATION] = {read_duration, write_duration, "a time such as 10s, 5m, 2h or 7d"},
-    [OPTION_MONEY] = {read_money, write_money, "an amount of dollars such as '$0.15'"},
-    [OPTION_FACTOR] = {read_factor, write_factor, "a factor such as 1 or 1.25"},
-    [OPTION_MODE] = {read_mode, write_mode, "a mode of four octal digits such as 0660"},
-};
+    if (kind == OPTION_MONEY)
+        return price_format(v, out);
+    if (kind == OPTION_FACTOR) {
+        write_factor(v, out);
+    } else if (kind == OPTION_MODE) {
+        snprintf(out, CONFIG_VALUE_MAX, "%04o", (unsigned)v);
+    } else {
+        while (i + 1 < k->n && (v == 0 || v % k->suffix[i].times != 0))
+            i++;
+        snprintf(out, CONFIG_VALUE_MAX, "%" PRIu64 "%.1s", v / k->suffix[i].times,
+                 &k->suffix[i].letter);
+    }
+    return out;
+}
 
 /* ---- messages -----------------------------------------------------------------------------
  */
@@ -252,22 +225,24 @@ static bool put_string(char **target, const char *text, size_t n, char why[CONFI
     return true;
 }
 
+static bool out_of_range(const struct option *o, const char *text, char why[CONFIG_WHY_MAX])
+{
+    char q[QUOTED_MAX + 8], least[CONFIG_VALUE_MAX], most[CONFIG_VALUE_MAX];
+
+    snprintf(why, CONFIG_WHY_MAX, "%s is out of range: %.40s to %.40s", quoted(text, q),
+             write_number(o->kind, o->min, least), write_number(o->kind, o->max, most));
+    return false;
+}
+
 static bool set_number(const struct option *o, const char *text, void *target,
                        char why[CONFIG_WHY_MAX])
 {
-    const struct number *k = &numbers[o->kind];
-    char q[QUOTED_MAX + 8], least[CONFIG_VALUE_MAX], most[CONFIG_VALUE_MAX];
     uint64_t v;
 
-    if (!k->read(text, &v))
-        return not_a(text, k->looks, why);
-    if (v < o->min || v > o->max) {
-        k->write(o->min, least);
-        k->write(o->max, most);
-        snprintf(why, CONFIG_WHY_MAX, "%s is out of range: %.40s to %.40s", quoted(text, q),
-                 least, most);
-        return false;
-    }
+    if (!read_number(o->kind, text, &v))
+        return not_a(text, numbers[o->kind].looks, why);
+    if (v < o->min || v > o->max)
+        return out_of_range(o, text, why);
     put_integer(target, o->width, v);
     return true;
 }
@@ -379,9 +354,15 @@ static bool set_window(const char *text, void *target, char why[CONFIG_WHY_MAX])
     struct window w;
 
     if (!window_parse(text, &w))
-        return not_a(text, "hour, day, month or a time such as 10s or 30d", why);
+        return not_a(
+            text, "hour, day, month or a time such as 10s or 7d (a week), at most 366d", why);
     memcpy(target, &w, sizeof w);
     return true;
+}
+
+static uint8_t kind_of_unit(enum unit u)
+{
+    return u == UNIT_COST ? OPTION_MONEY : OPTION_COUNT;
 }
 
 static bool set_max(const struct option *o, const char *text, struct limit *l,
@@ -393,7 +374,7 @@ static bool set_max(const struct option *o, const char *text, struct limit *l,
         l->max = LIMIT_UNLIMITED;
         return true;
     }
-    as.kind = l->unit == UNIT_COST ? OPTION_MONEY : OPTION_COUNT;
+    as.kind = kind_of_unit(l->unit);
     return set_number(&as, text, &l->max, why);
 }
 
@@ -403,7 +384,7 @@ bool config_value_set(const struct option *o, const char *text, void *base,
     void *target = (char *)base + o->offset;
     int word;
 
-    if (numbers[o->kind].read != NULL)
+    if (numbers[o->kind].looks != NULL)
         return set_number(o, text, target, why);
     if (strings[o->kind].looks != NULL)
         return set_string(o, text, target, why);
@@ -423,50 +404,87 @@ bool config_value_set(const struct option *o, const char *text, void *base,
 /* ---- writing values back ------------------------------------------------------------------
  */
 
-static void window_text(const struct window *w, char out[CONFIG_VALUE_MAX])
+char *config_value_amount(enum unit unit, uint64_t v, char out[CONFIG_VALUE_MAX])
 {
-    static const char *const names[] = {
-        [WINDOW_HOUR] = "hour", [WINDOW_DAY] = "day", [WINDOW_MONTH] = "month"};
-
-    if (w->kind == WINDOW_SLIDING)
-        write_duration(w->seconds * SECOND, out);
-    else
-        snprintf(out, CONFIG_VALUE_MAX, "%s", names[w->kind]);
-}
-
-static void max_text(const struct limit *l, char out[CONFIG_VALUE_MAX])
-{
-    if (l->max == LIMIT_UNLIMITED)
-        snprintf(out, CONFIG_VALUE_MAX, "unlimited");
-    else if (l->unit == UNIT_COST)
-        write_money(l->max, out);
-    else
-        write_count(l->max, out);
-}
-
-char *config_value_text(const struct option *o, const void *base, char out[CONFIG_VALUE_MAX])
-{
-    const void *target = (const char *)base + o->offset;
-    const char *text = NULL;
-
-    out[0] = '\0';
-    if (numbers[o->kind].write != NULL)
-        numbers[o->kind].write(get_integer(target, o->width), out);
-    else if (o->kind == OPTION_WORD)
-        text = o->words[get_integer(target, o->width)];
-    else if (o->kind == OPTION_WINDOW && ((const struct limit *)base)->unit != UNIT_CONCURRENT)
-        window_text(target, out);
-    else if (o->kind == OPTION_MAX)
-        max_text(base, out);
-    else if (o->kind != OPTION_WINDOW)
-        memcpy(&text, target, sizeof text);
-    if (text != NULL)
-        snprintf(out, CONFIG_VALUE_MAX, "%s", text);
+    if (v != LIMIT_UNLIMITED)
+        return write_number(kind_of_unit(unit), v, out);
+    snprintf(out, CONFIG_VALUE_MAX, "unlimited");
     return out;
 }
 
 char *config_value_duration(uint64_t ms, char out[CONFIG_VALUE_MAX])
 {
-    write_duration(ms, out);
+    return write_number(OPTION_DURATION, ms, out);
+}
+
+/* NULL once it has been written to out by itself. */
+static const char *window_text(const struct limit *l, char out[CONFIG_VALUE_MAX])
+{
+    static const char *const names[] = {
+        [WINDOW_HOUR] = "hour", [WINDOW_DAY] = "day", [WINDOW_MONTH] = "month"};
+
+    if (l->unit == UNIT_CONCURRENT)
+        return NULL;
+    if (l->window.kind != WINDOW_SLIDING)
+        return names[l->window.kind];
+    config_value_duration(l->window.seconds * SECOND, out);
+    return NULL;
+}
+
+static bool on_heap(const struct option *o)
+{
+    return o->kind <= OPTION_CHOICE;
+}
+
+static char *string_at(const void *target)
+{
+    char *text;
+
+    memcpy(&text, target, sizeof text);
+    return text;
+}
+
+char *config_value_text(const struct option *o, const void *base, char out[CONFIG_VALUE_MAX])
+{
+    const void *target = (const char *)base + o->offset;
+    const struct limit *l = base;
+    const char *text = NULL;
+
+    out[0] = '\0';
+    if (numbers[o->kind].looks != NULL)
+        return write_number(o->kind, get_integer(target, o->width), out);
+    if (o->kind == OPTION_MAX)
+        return config_value_amount(l->unit, l->max, out);
+    if (o->kind == OPTION_WORD)
+        text = o->words[get_integer(target, o->width)];
+    else if (o->kind == OPTION_WINDOW)
+        text = window_text(l, out);
+    else
+        text = string_at(target);
+    if (text != NULL)
+        snprintf(out, CONFIG_VALUE_MAX, "%s", text);
     return out;
+}
+
+bool config_value_same(const struct option *o, const void *a, const void *b)
+{
+    const void *x = (const char *)a + o->offset, *y = (const char *)b + o->offset;
+    const char *s, *t;
+
+    if (!on_heap(o))
+        return memcmp(x, y, o->width) == 0;
+    s = string_at(x);
+    t = string_at(y);
+    return s == t || (s != NULL && t != NULL && strcmp(s, t) == 0);
+}
+
+void config_value_free(enum config_section s, void *base)
+{
+    unsigned n;
+    const struct option *o = config_section_options(s, &n);
+
+    for (; n > 0; o++, n--) {
+        if (on_heap(o))
+            free(string_at((char *)base + o->offset));
+    }
 }

@@ -3,6 +3,7 @@
 #define GATEWAY_CONFIG_VALUE_H
 
 #include "gateway/config_options.h"
+#include "store/rule.h"
 
 /*
  * Parses text into the option's target in `base` (struct config; for model and limit their own
@@ -19,5 +20,14 @@ char *config_value_text(const struct option *o, const void *base, char out[CONFI
 
 /* A duration as check and stats write it: "90s", "2h". Returns out. */
 char *config_value_duration(uint64_t ms, char out[CONFIG_VALUE_MAX]);
+
+/* What a limit of this unit counts: "40", "$2.00", "unlimited". Returns out. */
+char *config_value_amount(enum unit unit, uint64_t v, char out[CONFIG_VALUE_MAX]);
+
+/* Whether two structs of the option's section have the same value of it. */
+bool config_value_same(const struct option *o, const void *a, const void *b);
+
+/* Frees the strings that the section's options have in its struct. */
+void config_value_free(enum config_section s, void *base);
 
 #endif

@@ -36,7 +36,8 @@ static bool make_address(struct sockaddr_un *a, const char *path)
     return true;
 }
 
-/* Whether `path` is free: nothing there, or a socket that nobody listens to. */
+/* Whether `path` is free: nothing there, or a socket that nobody listens to. What cannot be
+ * asked (a socket of another user, say) may be alive, and is left alone. */
 static bool replaceable(const struct sockaddr_un *address, const char **why)
 {
     struct stat st;
@@ -54,7 +55,12 @@ static bool replaceable(const struct sockaddr_un *address, const char **why)
         error = errno;
     if (fd >= 0)
         close(fd);
-    *why = "another process listens there";
+    if (error == 0 || error == EAGAIN) /* EAGAIN: its backlog is full */
+        *why = "another process listens there";
+    else if (error == EACCES)
+        *why = "no permission to ask the socket there; remove it if it is dead";
+    else
+        *why = strerror(error);
     return error == ECONNREFUSED;
 }
 
@@ -94,19 +100,23 @@ static int bind_closed(const struct sockaddr_un *address)
     return fd;
 }
 
-/* Opens the socket to those it is for, and gives it its name. */
-static bool publish(int fd, const char *temporary, const char *path, unsigned mode, gid_t gid)
+/* Opens the socket to those it is for, and gives it its name. NULL, or what failed, with errno.
+ */
+static const char *publish(int fd, const char *temporary, const char *path, unsigned mode,
+                           gid_t gid)
 {
-    return listen(fd, BACKLOG) == 0 &&
-           (gid == NO_GROUP || chown(temporary, (uid_t)-1, gid) == 0) &&
-           chmod(temporary, (mode_t)mode) == 0 && rename(temporary, path) == 0;
+    if (gid != NO_GROUP && chown(temporary, (uid_t)-1, gid) != 0)
+        return "socket-group";
+    if (chmod(temporary, (mode_t)mode) != 0)
+        return "socket-mode";
+    return listen(fd, BACKLOG) == 0 && rename(temporary, path) == 0 ? NULL : "socket";
 }
 
 int pool_listen(const char *path, unsigned mode, const char *group, char message[MESSAGE])
 {
     struct sockaddr_un address, temporary;
     char name[sizeof(address.sun_path)];
-    const char *why = "";
+    const char *why = "", *failed;
     gid_t gid;
     int fd, n;
 
@@ -120,12 +130,14 @@ int pool_listen(const char *path, unsigned mode, const char *group, char message
         return fail(message, path, "socket", why);
     fd = bind_closed(&temporary);
     if (fd < 0)
-        return fail(message, path, "socket", strerror(errno));
-    if (!publish(fd, name, path, mode, gid)) {
+        return fail(message, path, "socket",
+                    errno == ENOENT ? "its directory is missing" : strerror(errno));
+    failed = publish(fd, name, path, mode, gid);
+    if (failed != NULL) {
         n = errno;
         unlink(name);
         close(fd);
-        return fail(message, path, "socket", strerror(n));
+        return fail(message, path, failed, strerror(n));
     }
     return fd;
 }

@@ -165,16 +165,50 @@ static bool field_is_about_us(const json_t *error, const char *name)
     return is_about_us(number);
 }
 
-static void take_error(const json_t *root, struct part *out)
+/* Words say more than numbers, and a code more than its kind. */
+static void take_code(const json_t *error, char out[PROVIDER_CODE_MAX + 1])
+{
+    static const char *const fields[] = {"code", "status", "type"}; /* Gemini has a status */
+    char number[32];
+    for (size_t i = 0; i < sizeof fields / sizeof fields[0]; i++) {
+        const char *word = json_string_value(json_object_get(error, fields[i]));
+        if (word != NULL && provider_code(word, out))
+            return;
+    }
+    const json_t *code = json_object_get(error, "code");
+    if (!json_is_integer(code))
+        return;
+    snprintf(number, sizeof number, "%" JSON_INTEGER_FORMAT, json_integer_value(code));
+    provider_code(number, out);
+}
+
+/* The error that an answer reports, or NULL. */
+static const json_t *error_in(const json_t *root)
 {
     const json_t *error = json_object_get(root, "error");
     const char *object = json_string_value(json_object_get(root, "object"));
     if (error == NULL && object != NULL && strcmp(object, "error") == 0)
         error = root; /* as vLLM and Mistral write it */
-    if (error == NULL || json_is_null(error))
+    return json_is_null(error) ? NULL : error;
+}
+
+static void take_error(const json_t *root, struct part *out)
+{
+    const json_t *error = error_in(root);
+    if (error == NULL)
         return;
     out->error = true;
     out->refused = field_is_about_us(error, "code") || field_is_about_us(error, "type");
+    take_code(error, out->code);
+}
+
+static void error_code(const char *text, size_t n, char out[PROVIDER_CODE_MAX + 1])
+{
+    json_t *root = jsontext_load(text, n, ANSWER_DEPTH_MAX);
+    out[0] = '\0';
+    /* Gemini puts its errors into a list of one */
+    take_code(error_in(json_is_array(root) ? json_array_get(root, 0) : root), out);
+    json_decref(root);
 }
 
 /* -- text and finish -- */
@@ -318,4 +352,5 @@ const struct provider openai_provider = {
     .headers = headers,
     .event = event,
     .whole = whole,
+    .error_code = error_code,
 };

@@ -10,6 +10,7 @@
 #include <string.h>
 #include <strings.h>
 
+#include "gateway/diagnosis.h"
 #include "gateway/sse.h"
 #include "platform/clock.h"
 #include "platform/mac.h"
@@ -19,6 +20,7 @@
 #define READ_SIZE       4096  /* on a worker's small stack */
 #define WAIT_MS         60000 /* the call has clocks of its own: this only bounds one wait */
 #define DRAIN_MS        200   /* for the last bytes after the end: the connection stays warm */
+#define ERROR_WAIT_MS   1000  /* for an error's body, which mostly comes with its header */
 #define ANSWER_FIRST    8192  /* room for a plain answer at first; it doubles */
 #define REFUSED_WAIT_MS 60000 /* told where the provider does not say how long */
 #define REFUSED_MAX_MS                                                                         \
@@ -32,7 +34,8 @@ struct relay {
     struct call *call;
     char *body;
     struct relay_end *end;
-    int64_t wait_ms; /* for Retry-After */
+    struct diagnosis why; /* for the owner, if the upstream is to blame */
+    int64_t wait_ms;      /* for Retry-After */
     int64_t start_ms, first_ms, last_ms;
     /* of a stream */
     bool started; /* the header has been sent: trouble is an event now */
@@ -78,6 +81,7 @@ static void fail_end(struct relay *r, enum call_end end)
         [CALL_ABORTED] = CODE_STOPPING,
     };
 
+    r->why.reason = call_reason(r->call);
     if (end == CALL_GONE)
         leave(r);
     else
@@ -110,10 +114,28 @@ static bool is_never_billed(int status)
     return status == 401 || status == 402 || status == 404 || status == 405 || status == 429;
 }
 
+/* Reads what comes of the error's body in time, for the code in it and nothing else. */
+static void read_code(struct relay *r)
+{
+    enum call_end end = CALL_RUNNING;
+    int64_t until = clock_monotonic_ms() + ERROR_WAIT_MS, now;
+    char *text = malloc(PROVIDER_ERROR_MAX);
+    size_t n = 0;
+
+    if (text == NULL)
+        return;
+    while (end == CALL_RUNNING && n < PROVIDER_ERROR_MAX &&
+           (now = clock_monotonic_ms()) < until)
+        n += call_read(r->call, text + n, PROVIDER_ERROR_MAX - n, until - now, &end);
+    r->provider->error_code(text, n, r->why.code);
+    free(text);
+}
+
 static void fail_status(struct relay *r, int status)
 {
     enum settle_kind kind = is_never_billed(status) ? SETTLE_NOTHING : SETTLE_UNKNOWN;
 
+    read_code(r);
     if (!is_about_us(status)) {
         fail(r, CODE_UPSTREAM_ERROR, kind);
         return;
@@ -126,6 +148,7 @@ static void fail_status(struct relay *r, int status)
 static void fail_part(struct relay *r, const struct part *p)
 {
     r->wait_ms = p->refused ? REFUSED_WAIT_MS : 0;
+    memcpy(r->why.code, p->code, sizeof(p->code));
     fail(r, p->refused ? CODE_UPSTREAM_REFUSED : CODE_UPSTREAM_ERROR, SETTLE_UNKNOWN);
 }
 
@@ -134,6 +157,13 @@ static void settle(struct relay *r)
     if (!failed(r))
         r->end->kind = r->end->usage.known ? SETTLE_USAGE : SETTLE_UNKNOWN;
     r->job->settle(r->job->arg, r->end);
+}
+
+/* Not where the process is stopping or the caller has left: nothing is wrong then. */
+static void tell_owner(const struct relay *r)
+{
+    if (r->end->code >= CODE_UPSTREAM_REFUSED && r->call != NULL)
+        diagnosis_tell(r->job->model, &r->why);
 }
 
 /* Tells a failure: with a status of its own while nothing has been sent, else by an event. */
@@ -145,6 +175,7 @@ static void tell_failure(struct relay *r)
         .billed = r->end->kind != SETTLE_NOTHING,
     };
 
+    tell_owner(r); /* before the caller: a CGI process may be killed after that */
     if (r->end->gone)
         return;
     if (r->started)
@@ -236,6 +267,7 @@ static void close_call(struct relay *r)
 /* Whether the answer's header is one that its body can be read after. */
 static bool accept_answer(struct relay *r, int status, enum call_end end, const char *type)
 {
+    r->why.status = status;
     if (status == 0)
         fail_end(r, end);
     else if (status != HTTP_OK)

@@ -5,6 +5,7 @@
  */
 #include "gateway/site.h"
 
+#include <errno.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -25,8 +26,9 @@ struct site {
     bool running; /* set once site_new is through */
     atomic_bool restart;
 
-    pthread_mutex_t reload; /* one thread parses; taken before `lock` */
-    int64_t load_again_ms;  /* its */
+    pthread_mutex_t reload;  /* one thread parses; taken before `lock` */
+    int64_t load_again_ms;   /* its, as the next */
+    struct file_stamp tried; /* the file that last failed to load: a newer one need not wait */
 
     pthread_mutex_t lock; /* the rest; never held during a system call that can wait */
     struct config *config;
@@ -67,6 +69,21 @@ static int key_of(const char *text)
     return (int)(hash >> 1);
 }
 
+/* A secret that cannot be read is the owner's to mend, like a fault. Where the store itself has
+ * gone it may have lain in it, and then opening the store says so. */
+static bool has_secret(const struct config *c, struct trouble *t)
+{
+    uint8_t secret[SECRET_SIZE];
+    enum error e = secret_read(c->secret_file, secret);
+    const char *why = e == ERROR_SYSTEM ? strerror(errno) : error_text(e);
+
+    mac_wipe(secret, sizeof(secret));
+    if (e == ERROR_NONE || ledger_look(c->store) != ERROR_NONE)
+        return true;
+    snprintf(t->text, sizeof(t->text), "secret-file: %s: %s", c->secret_file, why);
+    return false;
+}
+
 /* The new configuration, or NULL after saying why there is none. */
 static struct config *load(const struct site *s)
 {
@@ -75,7 +92,7 @@ static struct config *load(const struct site *s)
     struct config *fresh = NULL;
 
     if (config_load(s->path, s->env, &fresh, t.text) == ERROR_NONE &&
-        config_faults(fresh, tell_fault, &t) == 0)
+        config_faults(fresh, tell_fault, &t) == 0 && has_secret(fresh, &t))
         return fresh;
     config_drop(fresh);
     log_line_once(&once, key_of(t.text), LOG_LEVEL_ERROR, "configuration: %s%s", t.text,
@@ -121,13 +138,16 @@ static void take_up(struct site *s, struct config *fresh)
 static void refresh(struct site *s)
 {
     int64_t now = clock_monotonic_ms();
+    struct file_stamp stamp;
 
     pthread_mutex_lock(&s->reload);
-    if (now >= s->load_again_ms && !up_to_date(s)) {
+    stamp = file_stamp(s->path); /* before it is read */
+    if ((now >= s->load_again_ms || !file_stamp_equal(&stamp, &s->tried)) && !up_to_date(s)) {
         struct config *fresh = load(s);
 
         take_up(s, fresh);
         s->load_again_ms = fresh == NULL ? clock_monotonic_ms() + RETRY_MS : 0;
+        s->tried = stamp;
     }
     pthread_mutex_unlock(&s->reload);
 }
@@ -154,14 +174,19 @@ static enum error open_ledger(const struct config *c, struct ledger **out)
         .map_bytes = c->store_size,
         .clock = clock_read,
     };
-    enum error e = secret_read(c->secret_file, o.secret);
-    const char *what = e == ERROR_NONE ? "store cannot be opened" : "secret cannot be read";
+    const char *what = "store cannot be opened", *path = c->store;
+    enum error e = ledger_look(c->store);
 
+    if (e == ERROR_NONE && (e = secret_read(c->secret_file, o.secret)) != ERROR_NONE) {
+        what = "secret cannot be read";
+        path = c->secret_file;
+    }
     if (e == ERROR_NONE)
         e = ledger_open(&o, false, out);
     mac_wipe(&o.secret, sizeof(o.secret));
     if (e != ERROR_NONE)
-        log_line_once(&once, (int)e, LOG_LEVEL_ERROR, "the %s: %s", what, error_text(e));
+        log_line_once(&once, (int)e, LOG_LEVEL_ERROR, "the %s: %s: %s", what, path,
+                      error_text(e));
     return e;
 }
 

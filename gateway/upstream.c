@@ -90,13 +90,20 @@ static CURL *take_idle(struct upstream *u)
     return u->n_idle > 0 ? u->idle[--u->n_idle] : libcurl.easy_init();
 }
 
-static void give_back(struct upstream *u, CURL *easy)
+/*
+ * Kept for a later call only after a whole answer: what libcurl leaves in a handle that failed
+ * is its own affair, and one that refused an option would fail every call from then on (7.88
+ * does so after a name that was not found). Connections and sessions are the multi handle's,
+ * not its.
+ */
+static void give_back(struct upstream *u, CURL *easy, enum call_end end)
 {
-    libcurl.easy_reset(easy);
-    if (u->n_idle < u->streams)
-        u->idle[u->n_idle++] = easy;
-    else
+    if (end != CALL_DONE || u->n_idle == u->streams) {
         libcurl.easy_cleanup(easy);
+        return;
+    }
+    libcurl.easy_reset(easy);
+    u->idle[u->n_idle++] = easy;
 }
 
 static void watch_client(struct upstream *u, struct call *c, int operation)
@@ -120,7 +127,7 @@ static void finish(struct upstream *u, struct call *c, enum call_end end)
     }
     if (c->easy != NULL) {
         libcurl.multi_remove_handle(u->multi, c->easy);
-        give_back(u, c->easy);
+        give_back(u, c->easy, end);
     }
     transfer_wipe(c);
     call_finish(c, end);
@@ -131,7 +138,7 @@ static void begin(struct upstream *u, struct call *c)
     c->easy = take_idle(u);
     if (c->easy == NULL || !transfer_set(c, u->sessions) ||
         libcurl.multi_add_handle(u->multi, c->easy) != CURLM_OK) {
-        c->reason = "out of memory";
+        c->reason = "libcurl did not take the request";
         finish(u, c, CALL_UNREACHABLE);
         return;
     }

@@ -26,6 +26,8 @@ static const char *const texts[] = {
     [ERROR_STORE_BROKEN] = "the store did not pass the walk of its tables",
     [ERROR_PERIODS] = "the period key file is missing or does not match the store",
     [ERROR_RUN_MISSING] = "the run directory or a file in it is missing",
+    [ERROR_OWNER] =
+        "the store or its run directory belongs to another user or is open to others",
     [ERROR_TOO_MANY_WINDOWS] = "too many distinct windows",
     [ERROR_BUSY] = "busy",
     [ERROR_STOPPING] = "stopping",

@@ -38,6 +38,7 @@ enum error {
     ERROR_STORE_BROKEN,      /* the walk of all rows failed or died */
     ERROR_PERIODS,           /* the period key file is missing or does not match the store */
     ERROR_RUN_MISSING,       /* the run directory, or a file in it, is not there */
+    ERROR_OWNER,             /* store or run directory of another user, or open to others */
     ERROR_TOO_MANY_WINDOWS,  /* more distinct windows than PERIOD_WINDOWS */
     ERROR_BUSY,              /* the writer did not answer in time */
     ERROR_STOPPING,          /* the process is leaving */

@@ -7,11 +7,13 @@
 
 #include <string.h>
 
+#include "platform/log.h"
 #include "store/mark.h"
 
 #define ERASE_SPARE    8  /* ended rows that go although nothing was added */
 #define ERASE_ROWS     64 /* looking costs as much as two rows: not in every transaction */
 #define ERASE_EVERY_MS 1000
+#define AHEAD_S        60  /* NTP slews less than this; more is a clock that was wrong */
 #define ERASE_TIMED    512 /* for timed work: nobody waits for it */
 
 struct view_context batch_context(struct batch *b)
@@ -250,12 +252,32 @@ struct wanted {
     bool is;
 };
 
+/* What the owner should hear of before it refuses, or although it does not. */
+static void tell_owner(const struct view_context *c, int64_t store_ms)
+{
+    static struct log_once filling, ahead;
+    int64_t ahead_s = (store_ms - c->now->wall_ms) / 1000;
+    struct kv_usage u;
+
+    if (kv_usage(c->txn, &u) == ERROR_NONE && u.used_bytes - u.free_bytes > u.map_bytes / 4 * 3)
+        log_line_once(&filling, 1, LOG_LEVEL_WARNING,
+                      "event=store_filling kib=%llu of=%llu: raise store-size",
+                      (unsigned long long)((u.used_bytes - u.free_bytes) / 1024),
+                      (unsigned long long)(u.map_bytes / 1024));
+    if (ahead_s > AHEAD_S)
+        log_line_once(&ahead, 1, LOG_LEVEL_WARNING,
+                      "event=store_ahead_of_clock seconds=%lld: if the clock is right, "
+                      "`pennygate clock reset` mends it",
+                      (long long)ahead_s);
+}
+
 static enum error look(void *arg, const struct view_context *c)
 {
     struct wanted *w = arg;
     int64_t t = storetime_now(&c->state->time, c->now);
     struct periods p = c->ledger->periods;
 
+    tell_owner(c, t);
     w->is = board_differs(c) ||
             memcmp(c->state->time.boot_id, c->now->boot_id, sizeof c->now->boot_id) != 0 ||
             front_has_ended(c, TABLE_RESERVATION, c->now->boot_ms);

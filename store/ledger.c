@@ -148,10 +148,11 @@ static enum error run_directory(const char *run, bool make)
 
     if (make && mkdir(run, 0700) != 0 && errno != EEXIST)
         return ERROR_SYSTEM;
-    if (lstat(run, &st) != 0 || !S_ISDIR(st.st_mode) || st.st_uid != geteuid() ||
-        (st.st_mode & 077) != 0)
+    if (lstat(run, &st) != 0)
+        return errno == EACCES ? ERROR_OWNER : ERROR_RUN_MISSING;
+    if (!S_ISDIR(st.st_mode))
         return ERROR_RUN_MISSING;
-    return ERROR_NONE;
+    return st.st_uid == geteuid() && (st.st_mode & 077) == 0 ? ERROR_NONE : ERROR_OWNER;
 }
 
 enum error ledger_create(const struct ledger_options *o, const char *zone)
@@ -179,6 +180,20 @@ enum error ledger_create(const struct ledger_options *o, const char *zone)
 }
 
 /* Opening one */
+
+enum error ledger_look(const char *store)
+{
+    char *data = join(store, FILE_DATA);
+    struct stat st;
+    enum error e = ERROR_MEMORY;
+
+    if (data && lstat(data, &st) == 0)
+        e = ERROR_NONE;
+    else if (data)
+        e = errno == EACCES ? ERROR_OWNER : ERROR_STORE_MISSING;
+    free(data);
+    return e;
+}
 
 static enum error set_paths(struct ledger *l, const struct ledger_options *o)
 {
@@ -305,9 +320,8 @@ static enum error open_files(struct ledger *l, bool adopt)
     uint8_t key[MAC_SIZE];
     enum error e;
 
-    if (!is_there(l->options.store))
-        return ERROR_STORE_MISSING;
-    if ((e = l->options.clock(&now)) != ERROR_NONE ||
+    if ((e = ledger_look(l->options.store)) != ERROR_NONE ||
+        (e = l->options.clock(&now)) != ERROR_NONE ||
         (e = run_directory(l->run, false)) != ERROR_NONE ||
         (e = walk_once(l, &now)) != ERROR_NONE ||
         (e = kv_open(l->options.store, l->options.map_bytes, &l->kv)) != ERROR_NONE)
@@ -629,6 +643,10 @@ enum error ledger_set_paused(struct ledger *l, const struct policy *p, bool paus
 
 enum error ledger_maintain(struct ledger *l, const struct policy *p)
 {
+    enum error e = ledger_verify(l);
+
+    if (e != ERROR_NONE || !batch_wanted(l, p))
+        return e;
     return command(l, p, OP_MAINTAIN, false);
 }
 

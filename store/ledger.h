@@ -46,10 +46,15 @@ struct ledger_options {
  */
 enum error ledger_create(const struct ledger_options *o, const char *zone);
 
+/* Whether there is a store that this user can reach, to be asked before a missing secret or run
+ * directory is blamed, since both may lie in it: ERROR_STORE_MISSING, ERROR_OWNER. */
+enum error ledger_look(const char *store);
+
 /*
  * Opens what is there, or says why not: ERROR_STORE_*, ERROR_PERIODS, ERROR_RUN_MISSING,
- * ERROR_CLOCK. Walks the store once per boot, in a forked child: call before threads. With
- * `adopt` a store older than the mark in the run directory is accepted and the mark rewritten.
+ * ERROR_OWNER, ERROR_CLOCK. Walks the store once per boot, in a forked child: call before
+ * threads. With `adopt` a store older than the mark in the run directory is accepted and the
+ * mark rewritten.
  */
 enum error ledger_open(const struct ledger_options *o, bool adopt, struct ledger **out);
 

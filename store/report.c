@@ -128,7 +128,7 @@ static enum error add_reserved(void *arg, uint64_t id, const struct hold_places 
     }
     if (!record_hold_read(value, &h))
         return ERROR_STORE_INVALID;
-    if (charged_to(u, &h) && live_is_held(u->live, id))
+    if (charged_to(u, &h)) /* until it is settled, whether or not its holder lives */
         u->out.reserved = amount_add(u->out.reserved, h.reserved.of[u->limit->unit]);
     return ERROR_NONE;
 }

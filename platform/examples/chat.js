@@ -27,20 +27,21 @@ function tell(text, trouble) {
   status.className = trouble ? 'trouble' : '';
 }
 
-function wait(seconds) {
-  if (!(seconds > 0)) return '';
-  if (seconds < 90) return ' Try again in ' + Math.ceil(seconds) + ' seconds.';
-  if (seconds < 5400) return ' Try again in ' + Math.ceil(seconds / 60) + ' minutes.';
-  return ' Try again in ' + Math.ceil(seconds / 3600) + ' hours.';
+function span(seconds) {
+  const [n, unit] = seconds < 90 ? [seconds, 'second']
+    : seconds < 5400 ? [seconds / 60, 'minute'] : [seconds / 3600, 'hour'];
+  return Math.ceil(n) + ' ' + unit + (Math.ceil(n) === 1 ? '' : 's');
 }
 
-// The error's own message if the answer has one, and how long to wait.
+// The error's own message if the answer has one; it says to wait, we say how long.
 async function trouble(response) {
+  const seconds = Number(response.headers.get('Retry-After'));
   let message = 'The model cannot be asked right now.';
   try {
     message = (await response.json()).error.message || message;
   } catch { /* not from pennygate: the web server's own error page */ }
-  return message + wait(Number(response.headers.get('Retry-After')));
+  return response.status === 429 && seconds > 0
+    ? message.replace(/\.$/, '') + ' (in ' + span(seconds) + ').' : message;
 }
 
 // The data of each event of a stream.
@@ -72,9 +73,11 @@ async function answer(response, words) {
 }
 
 async function ask() {
+  const text = question.value;
   running = new AbortController();
-  said.push({ role: 'user', content: question.value });
-  const asked = show('user', question.value);
+  said.push({ role: 'user', content: text });
+  const asked = show('user', text);
+  question.value = '';
   tell('Asking …', false);
   send.disabled = true;
   stop.hidden = false;
@@ -87,7 +90,6 @@ async function ask() {
       signal: running.signal,
     });
     if (!response.ok) throw new Error(await trouble(response));
-    question.value = '';
     tell('', false);
     words = show('assistant', '');
     await answer(response, words);
@@ -96,8 +98,9 @@ async function ask() {
   }
   if (words && words.textContent) {
     said.push({ role: 'assistant', content: words.textContent });
-  } else { // what was not answered is not part of the conversation
+  } else { // what was not answered is not part of the conversation: back into the box
     said.pop();
+    question.value = [text, question.value].filter(Boolean).join('\n');
     asked.parentNode.remove();
     if (words) words.parentNode.remove();
   }

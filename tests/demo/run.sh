@@ -2,17 +2,21 @@
 # make run: a practice model (or a real API), lighttpd with pennygate behind it, a chat page, and
 # one answer streamed by curl. Stays until Ctrl-C and then ends what it started, by process id.
 #
-#   DEMO_URL, DEMO_MODEL, DEMO_KEY   a real API instead of the practice model, for instance
-#                                    DEMO_URL=https://api.openai.com/v1 DEMO_MODEL=gpt-5-nano
-#   DEMO_OUTPUT_FIELD                max_tokens for servers that do not know the newer name
-#   PORT                             instead of the first free one from 8080 on
-#   RUN_DIR                          instead of build/run; made anew
-#   RUN_ONCE=1                       ends after the example answer
+#   DEMO_URL, DEMO_MODEL   a real API instead of the practice model, for instance
+#                          DEMO_URL=https://api.openai.com/v1 DEMO_MODEL=gpt-4o-mini
+#   DEMO_KEY_FILE          a file with its key, or DEMO_KEY the key itself
+#   DEMO_OUTPUT_FIELD      max_tokens for servers that do not know the newer name
+#   PORT                   instead of the first free one from 8080 on
+#   RUN_DIR                instead of build/run; made anew
+#   RUN_ONCE=1             ends after the example answer
 set -eu
 cd "$(dirname "$0")/../.."
 umask 077
 
-model_pid='' server_pid='' run='' own=''
+# A real model's prices are for its owner to look up; so what the demo may use is put in tokens.
+real_tokens=50000
+
+model_pid='' server_pid='' gateway_pids='' run='' own=''
 
 # Whether a process of ours still runs. kill -0 would also find one that is only not yet waited for.
 running() { [ -n "$1" ] && kill -0 "$1" 2>/dev/null; }
@@ -40,31 +44,33 @@ finish() {
     [ -z "$own" ] || rm -rf "$run"
     echo 'Ended.'
 }
-gateway_pids=''
-trap finish EXIT
-trap 'exit 130' INT
-trap 'exit 143' TERM HUP
 
 # Where the store, the secret and the rest live. lighttpd started by root goes on as www-data,
 # which must be able to reach them.
 user=$(id -un)
 run=${RUN_DIR:-$PWD/build/run}
-if [ -f "$run/pid" ] && kill -0 "$(cat "$run/pid")" 2>/dev/null; then
-    echo "Already running in $run, process $(cat "$run/pid")" >&2
-    run=''
+other=$(cat "$run/pid" 2>/dev/null) || other=''
+if [ -n "$other" ] && grep -qs run.sh "/proc/$other/cmdline"; then
+    echo "Already running in $run: Ctrl-C there, or kill $other, ends it." >&2
     exit 1
 fi
-mkdir -p "$run"
+if [ -n "$(ls -A "$run" 2>/dev/null)" ] && [ ! -d "$run/store" ]; then
+    echo "$run is not of an earlier run, and would be deleted" >&2
+    exit 1
+fi
+trap finish EXIT
+trap 'exit 130' INT
+trap 'exit 143' TERM HUP
 if [ "$(id -u)" = 0 ]; then
     user=www-data
-    if ! setpriv --reuid "$user" --regid "$user" --clear-groups test -x "$run/.."; then
-        echo "$user cannot reach $run: using a directory under /tmp"
+    if ! setpriv --reuid "$user" --regid "$user" --clear-groups test -x "$(dirname "$run")"; then
+        echo "$user cannot reach $run: using a directory under /tmp, removed at the end."
         run=$(mktemp -d /tmp/pennygate-run.XXXXXX)
         own=yes
     fi
 fi
-rm -rf "$run"
-mkdir -p "$run/www" "$run/store"
+[ -n "$own" ] || rm -rf "$run"
+mkdir -p "$run/store" "$run/www"
 echo $$ >"$run/pid"
 cp build/pennygate "$run/pennygate"
 cp platform/examples/chat.html "$run/www/index.html"
@@ -73,7 +79,11 @@ cp platform/examples/chat.css platform/examples/chat.js "$run/www"
 if [ -n "${DEMO_URL:-}" ]; then
     url=$DEMO_URL
     model=${DEMO_MODEL:?with DEMO_URL, DEMO_MODEL must name the model}
-    printf '%s\n' "${DEMO_KEY:-none}" >"$run/key"
+    if [ -n "${DEMO_KEY_FILE:-}" ]; then
+        cat "$DEMO_KEY_FILE" >"$run/key"
+    else
+        printf '%s\n' "${DEMO_KEY:-none}" >"$run/key"
+    fi
 else
     build/practice-model --port 0 >"$run/model.out" &
     model_pid=$!
@@ -104,13 +114,21 @@ model demo {
 CONF
 [ -z "${DEMO_OUTPUT_FIELD:-}" ] ||
     echo "    output-field = '$DEMO_OUTPUT_FIELD'" >>"$run/pennygate.conf"
-# A real model's prices are for its owner to look up.
-[ -n "${DEMO_URL:-}" ] || cat >>"$run/pennygate.conf" <<CONF
+if [ -n "${DEMO_URL:-}" ]; then
+    cat >>"$run/pennygate.conf" <<CONF
+}
+limit demo-tokens {
+    per = everyone
+    unit = tokens
+    window = day
+    max = $real_tokens
+}
+CONF
+else
+    cat >>"$run/pennygate.conf" <<CONF
     price-input = '\$0.15'
     price-output = '\$0.60'
-CONF
-echo '}' >>"$run/pennygate.conf"
-[ -n "${DEMO_URL:-}" ] || cat >>"$run/pennygate.conf" <<CONF
+}
 limit spend {
     per = everyone
     unit = cost
@@ -118,6 +136,7 @@ limit spend {
     max = '\$5.00'
 }
 CONF
+fi
 
 [ "$(id -u)" != 0 ] || chown -R "$user:$user" "$run"
 if [ "$(id -u)" = 0 ]; then
@@ -128,6 +147,7 @@ fi
 echo
 gate check
 echo
+[ -z "${DEMO_URL:-}" ] || echo "This spends real money, for at most $real_tokens tokens a day."
 
 write_server() {
     cat >"$run/lighttpd.conf" <<CONF
@@ -140,16 +160,18 @@ index-file.names = ("index.html")
 mimetype.assign = (".html" => "text/html; charset=utf-8", ".css" => "text/css",
     ".js" => "text/javascript")
 setenv.set-response-header = ("Content-Security-Policy" => "default-src 'self'")
-server.stream-response-body = 2
-fastcgi.server = ("/ai" => ((
-    "bin-path" => "$run/pennygate",
-    "socket" => "$run/fastcgi.sock",
-    "max-procs" => 1,
-    "bin-environment" => ("PENNYGATE_CONFIG" => "$run/pennygate.conf"),
-    "bin-copy-environment" => ("PATH"),
-    "check-local" => "disable",
-    "tcp-fin-propagate" => "enable"
-)))
+\$HTTP["url"] =~ "^/ai(/|\$)" {
+    server.stream-response-body = 2
+    fastcgi.server = ("/ai" => ((
+        "bin-path" => "$run/pennygate",
+        "socket" => "$run/fastcgi.sock",
+        "max-procs" => 1,
+        "bin-environment" => ("PENNYGATE_CONFIG" => "$run/pennygate.conf"),
+        "bin-copy-environment" => ("PATH"),
+        "check-local" => "disable",
+        "tcp-fin-propagate" => "enable"
+    )))
+}
 CONF
     [ "$(id -u)" != 0 ] || cat >>"$run/lighttpd.conf" <<CONF
 server.username = "$user"
@@ -160,12 +182,12 @@ CONF
 # Starts lighttpd on the port; false if that is taken.
 start_server() {
     write_server "$1"
+    rm -f "$run/lighttpd.log"
     env -i PATH="$PATH:/usr/sbin" lighttpd -D -f "$run/lighttpd.conf" 2>>"$run/lighttpd.out" &
     server_pid=$!
     while running "$server_pid"; do
-        if curl -fs -o /dev/null "http://127.0.0.1:$1/"; then
-            running "$server_pid" && return 0
-        fi
+        # Not by asking the port, which may be another server's.
+        ! grep -qs 'server started' "$run/lighttpd.log" || return 0
         sleep 0.05 # poll
     done
     wait "$server_pid" || true
@@ -177,7 +199,7 @@ port=${PORT:-8080}
 until start_server "$port"; do
     if [ -n "${PORT:-}" ] || [ "$port" -ge 8099 ]; then
         echo "lighttpd does not start:" >&2
-        cat "$run/lighttpd.out" "$run/lighttpd.log" >&2
+        cat "$run/lighttpd.out" "$run/lighttpd.log" >&2 2>/dev/null || true
         exit 1
     fi
     port=$((port + 1))
@@ -201,5 +223,6 @@ echo "Chat page:  http://127.0.0.1:$port/"
 echo "API:        http://127.0.0.1:$port/ai/v1   (any OpenAI client's base URL)"
 echo "Store:      $run/store"
 [ -z "${RUN_ONCE:-}" ] || exit 0
-echo 'Ctrl-C ends everything.'
+echo "Log:        $run/lighttpd.out"
+echo "Ctrl-C, or kill $$, ends everything."
 wait "$server_pid"

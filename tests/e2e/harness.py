@@ -392,9 +392,10 @@ class Site:
         return Server(self, mode, **options)
 
     def close(self):
-        for server in self.servers:
-            server.stop()
-        shutil.rmtree(self.directory)
+        with contextlib.ExitStack() as stack:  # all of them, also if one does not stop
+            stack.callback(shutil.rmtree, self.directory)
+            for server in self.servers:
+                stack.callback(server.stop)
 
 
 class Server:

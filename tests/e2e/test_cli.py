@@ -180,6 +180,40 @@ def test_init_never_overwrites(made):
     assert tree(made.directory) == before
 
 
+def test_init_makes_no_secret_where_a_store_is(made):
+    """A new secret would not open the store, and hide that the right one is missing."""
+    made.secret.unlink()
+    before = tree(made.directory)
+    says = fails(made, 1, "init", *OWN)
+    assert "already" in says and str(made.secret) in says and "pennygate(8)" in says
+    assert tree(made.directory) == before
+    for path in (made.data_file, made.store / "lock.mdb"):
+        path.unlink()
+    assert "already" in fails(made, 1, "init", *OWN), "what is left of a store is one"
+    assert not made.secret.exists()
+
+
+@pytest.mark.parametrize("own_run_directory", [False, True])
+def test_a_secret_that_is_gone_for_good(bare, own_run_directory):
+    """What pennygate(8) says: the store is moved away, and everything begins anew."""
+    if own_run_directory:
+        bare.site["run-directory"] = bare.directory / "run"
+        bare.write()
+    bare.run("init", *OWN)
+    bare.run("pause")
+    bare.secret.unlink()
+    for command in ("stats", "pause", "adopt", "check"):
+        done = bare.run(command, check=False)
+        said = " ".join((done.stdout + done.stderr).split())
+        assert done.returncode == 1 and str(bare.secret) in said and "pennygate(8)" in said, command
+    manual = (ROOT / "gateway/pennygate.8").read_text(encoding="utf-8")
+    assert ".Ss A lost secret" in manual
+    bare.store.rename(bare.directory / "store.old")
+    bare.run("init", *OWN)
+    assert "0 faults" in bare.run("check")
+    assert json.loads(bare.run("stats", "--json"))["paused"] is False
+
+
 def test_init_keeps_a_secret_that_is_there(bare):
     bare.secret.write_text("5" * 64 + "\n", encoding="ascii")
     bare.secret.chmod(0o600)
@@ -335,6 +369,19 @@ def test_commands_of_strangers_who_can_read_the_files_stop(made):
         assert done.returncode == 1 and f"belongs to {USER}" in done.stderr
 
 
+@ROOT_ONLY
+def test_who_may_not_read_the_configuration_hears_who_may(made):
+    made.config.chmod(0o600)
+    for command in COMMANDS:
+        done = subprocess.run([made.program, *command, "-c", made.config], text=True, user=1, group=1,
+                              extra_groups=[], capture_output=True, env=made.environment(), check=False)
+        assert done.returncode == 2 and "Permission denied" in done.stderr
+        assert "(run this as root or as the store's owner)" in done.stderr
+    done = made.run("stats", check=False)
+    assert done.returncode == 1 and "Permission denied" in done.stderr and "must be able to read" in done.stderr
+    assert "run this as root" not in done.stderr
+
+
 def test_no_command_makes_a_store(bare):
     before = tree(bare.directory)
     for command in COMMANDS:
@@ -370,6 +417,8 @@ def test_check_tells_everything_on_one_screen(made):
     (lambda site: site.demo.update({"price-input": "0.0000015"}), "was it meant per token"),
     (lambda site: site.limits.update(few=limit("address", "tokens", "day", 10)), "the smallest request"),
     (lambda site: site.key.chmod(0o644), "others can read key-file"),
+    (lambda site: site.demo.update({"ca-file": "/nowhere/ca.pem"}), "ca-file /nowhere/ca.pem: no file"),
+    (lambda site: site.demo.update({"url": "http://127.0.0.1:9/v1/chat/completions"}), "which is appended"),
     (lambda site: site.secret.chmod(0o644), "chmod 600"),
     (lambda site: site.data_file.write_bytes(b""), "store: "),
     (lambda site: site.data_file.unlink(), "store: "),
@@ -387,12 +436,34 @@ def test_check_finds(made, change, says):
 
 
 def test_check_says_what_is_right_but_perhaps_not_meant(made):
-    made.limits["mine"] = limit("account", "calls", "day", 0)
+    made.limits["mine"] = limit("address", "calls", "day", 0)
     made.demo["url"] = "http://192.0.2.1/v1"
+    made.request["max-message-chars"] = 8001
     made.write()
     out = made.run("check")
-    for words in ("limit mine never applies", "limit mine admits nothing", "over plain http"):
+    for words in ("limit mine admits nothing", "over plain http", "max-message-chars is above max-input-chars"):
         assert words in " ".join(out.split())
+    made.request["max-message-chars"] = 8000
+    made.write()
+    assert "max-message-chars is above" not in " ".join(made.run("check").split())
+
+
+def test_check_finds_a_group_that_is_not_there(made):
+    """Only serve needs it: requests that come in another way are answered."""
+    made.server["socket-group"] = "no-such-group"
+    made.write()
+    done = made.run("check", check=False)
+    assert done.returncode == 1 and done.stdout.endswith("\n1 fault\n")
+    assert "socket-group no-such-group: no such group" in " ".join(done.stdout.split())
+    assert cgi(made, PATH_INFO="/v1/models").stdout.startswith("Status: 200")
+    assert "no such group" in fails(made, 1, "serve")
+
+
+@pytest.mark.parametrize("content", ["OPENAI_API_KEY=sk-1", '"sk-1"'])
+def test_check_finds_a_key_file_of_another_kind(made, content):
+    made.key.write_text(content + "\n", encoding="ascii")
+    says = fails(made, 2, "check")
+    assert "key-file names a file that must hold the key alone" in says and "sk-1" not in says
 
 
 def test_check_of_a_configuration_that_does_not_parse(made):
@@ -434,6 +505,43 @@ def test_stats_keys_are_stable(made):
         assert key.replace("refused_", "") in manual
 
 
+def chat_by_cgi(site, text='{"messages": [{"role": "user", "content": "hello"}]}'):
+    return subprocess.run(
+        [site.program], input=text, text=True, capture_output=True, check=False, timeout=60,
+        env={**site.environment(), "PENNYGATE_CONFIG": str(site.config), "GATEWAY_INTERFACE": "CGI/1.1",
+             "REQUEST_METHOD": "POST", "PATH_INFO": "/v1/chat/completions", "CONTENT_TYPE": "application/json",
+             "CONTENT_LENGTH": str(len(text)), "SCRIPT_NAME": "/ai", "REMOTE_ADDR": "192.0.2.9",
+             "SERVER_PROTOCOL": "HTTP/1.1"},
+        **{} if os.geteuid() else {"user": USER, "group": GROUP, "extra_groups": []})
+
+
+def test_stats_do_not_show_an_unknown_cost_as_none(made, model):
+    """A call without a known price has cost something."""
+    made.demo.update({"price-input": None, "price-output": None, "url": model.url + "/v1"})
+    made.write()
+    assert "Status: 200" in chat_by_cgi(made).stdout
+    day = json.loads(made.run("stats", "--json"))["days"][-1]
+    assert (day["admitted"], day["cost_nano"]) == (1, None)
+    row = list(csv.DictReader(io.StringIO(made.run("stats", "--csv"))))[-1]
+    assert (row["admitted"], row["cost_nano"]) == ("1", "")
+    assert re.search(rf"^{day['day']} +1 +0 +\d+ +\d+ +- +0$", made.run("stats"), re.M)
+    made.demo.update({"price-input": "0", "price-output": "0"})
+    made.write()
+    assert json.loads(made.run("stats", "--json"))["days"][-1]["cost_nano"] == 0, "free is known"
+    assert re.search(r" \$0\.00 +0$", made.run("stats"), re.M)
+
+
+def test_stats_show_what_was_paid_before_the_price_was_taken_away(made, model):
+    made.demo["url"] = model.url + "/v1"
+    made.write()
+    assert "Status: 200" in chat_by_cgi(made).stdout
+    paid = json.loads(made.run("stats", "--json"))["days"][-1]["cost_nano"]
+    assert paid > 0
+    made.demo.update({"price-input": None, "price-output": None})
+    made.write()
+    assert json.loads(made.run("stats", "--json"))["days"][-1]["cost_nano"] == paid
+
+
 def cgi(site, *arguments, **variables):
     """One CGI request to the program."""
     return subprocess.run(
@@ -446,14 +554,7 @@ def cgi(site, *arguments, **variables):
 
 def test_stats_show_what_was_refused(made):
     made.run("pause")
-    body = {"REQUEST_METHOD": "POST", "PATH_INFO": "/v1/chat/completions", "CONTENT_TYPE": "application/json"}
-    text = '{"messages": [{"role": "user", "content": "hello"}]}'
-    done = subprocess.run(
-        [made.program], input=text, text=True, capture_output=True, check=False, timeout=60,
-        env={**made.environment(), "PENNYGATE_CONFIG": str(made.config), "GATEWAY_INTERFACE": "CGI/1.1", **body,
-             "CONTENT_LENGTH": str(len(text)), "SCRIPT_NAME": "/ai", "REMOTE_ADDR": "192.0.2.9",
-             "SERVER_PROTOCOL": "HTTP/1.1"},
-        **{} if os.geteuid() else {"user": USER, "group": GROUP, "extra_groups": []})
+    done = chat_by_cgi(made)
     assert "Status: 503" in done.stdout and "paused" in done.stdout
     day = json.loads(made.run("stats", "--json"))["days"][-1]
     assert day["paused"] == 1 and day["admitted"] == 0
@@ -484,6 +585,21 @@ def test_a_copy_that_was_put_back_needs_to_be_adopted(made):
     assert "pennygate adopt" in " ".join(made.run("check", check=False).stdout.split())
     assert "adopted" in made.run("adopt")
     assert "0 faults" in made.run("check")
+
+
+def test_there_is_nothing_to_adopt_in_a_healthy_store(made):
+    made.run("stats")
+    files = [made.data_file, made.periods, made.store / "run" / "mark"]
+    before = [(path.stat().st_ino, path.read_bytes()) for path in files]
+    assert "nothing to adopt" in made.run("adopt")
+    assert [(path.stat().st_ino, path.read_bytes()) for path in files] == before
+
+
+def test_adopt_does_not_mend_what_is_missing(made):
+    made.data_file.unlink()
+    before = tree(made.store)
+    assert "the store is missing" in fails(made, 1, "adopt")
+    assert tree(made.store) == before
 
 
 def test_clock(made):

@@ -38,6 +38,18 @@ def test_f53_a_configuration_that_does_not_parse_admits_nothing(site, model, tex
     until(lambda: all(server.chat().status == 200 for _ in range(4)), 5, "service by all processes")
 
 
+def test_a_mended_configuration_is_taken_up_by_the_next_request(site, model):
+    """However short the time since it was found broken."""
+    place = site()
+    server = place.start()
+    assert server.chat().status == 200
+    for _ in range(5):
+        place.write("nonsense = 1\n")
+        assert server.chat().code == "configuration"
+        place.write()
+        assert server.chat().status == 200
+
+
 def test_f53_a_changed_secret_is_no_fresh_quota(site, model):
     place = site(limits={"visitor-day": limit("address", "calls", "day", 1)})
     server = place.start(procs=2)

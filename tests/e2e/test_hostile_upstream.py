@@ -195,3 +195,20 @@ def test_f30_comments_do_not_hold_a_call_beyond_its_total(site, model, upstream)
     assert time.monotonic() - begun < 4
     assert answer.chunks()[-1]["error"]["code"] == "upstream_timeout"
     until(lambda: place.day()["unknown"] == 1, 5, "a settle in full")
+
+
+def test_an_error_whose_body_does_not_end_holds_nobody_up_for_long(site, model, upstream):
+    gone = threading.Event()
+
+    def script(send, head):
+        send(b"HTTP/1.1 401 Unauthorized\r\nContent-Type: application/json\r\nConnection: close\r\n\r\n")
+        while not gone.wait(0.05):
+            send(b" " * 10)
+
+    api = upstream(script)
+    server = site(demo={"url": api.url}).start()
+    begun = time.monotonic()
+    answer = server.chat()
+    gone.set()
+    assert answer.code == "upstream_refused"
+    assert time.monotonic() - begun < 4

@@ -5,7 +5,7 @@ import subprocess
 
 import pytest
 
-from harness import ROOT
+from harness import Call, ROOT, Server
 
 
 def page(name):
@@ -83,3 +83,45 @@ def test_the_lighttpd_configurations_are_accepted(tmp_path, name):
     done = subprocess.run(["lighttpd", "-tt", "-f", path], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert "unknown" not in done.stderr, done.stderr
+
+
+class Shipped(Server):
+    """lighttpd with a configuration as shipped; this test's paths in place of a real host's."""
+
+    def configuration(self, stream):
+        made = super().configuration(stream)
+        environment = f'"PENNYGATE_CONFIG" => "{self.site.config}"'
+        program = self.directory / "bin/pennygate" if self.mode == "cgi" else self.site.program
+        text = source(f"platform/lighttpd/{self.mode}.conf")
+        for shown, real in (
+                ('"/usr/local/sbin/pennygate"', f'"{program}"'),
+                ('"/run/lighttpd/pennygate.sock"', f'"{self.directory}/fcgi.sock"'),
+                ('"/run/pennygate-web/pennygate.sock"', f'"{self.site.socket}"'),
+                ('"bin-copy-environment" => ( "PATH" ),',
+                 f'"bin-copy-environment" => ( "PATH" ), "bin-environment" => ( {environment} ),')):
+            text = text.replace(shown, real)
+        return (made.split("server.modules")[0].replace("server.stream-response-body", "#")
+                + f'server.modules = ("mod_setenv")\nsetenv.set-environment = ( {environment} )\n' + text)
+
+
+def test_the_lighttpd_configurations_mount_their_path_alone(site, model, mode):
+    model.set(gap_ms=20)
+    server = Shipped(site(), mode)
+    (server.directory / "air.html").write_text("mine", encoding="ascii")
+    page = Call(server.port, "GET", "/air.html").answer()
+    assert (page.status, page.body) == (200, b"mine")
+    for path in ("", "/", "?v1"):
+        assert b'"not_found"' in server.get(path).body
+    assert server.get("/v1/models").status == 200
+    answer = server.chat(stream=True)
+    assert answer.events()[-1] == "[DONE]"
+    assert len(answer.pieces) > 5, "streamed, not at its end"
+
+
+def test_the_unit_has_the_directories_that_tmpfiles_makes():
+    unit, made = source("platform/systemd/pennygate.service"), source("platform/systemd/pennygate-tmpfiles.conf")
+    writable = re.search(r"^ReadWritePaths=(.*)$", unit, re.M)[1].split()
+    assert re.findall(r"^d (\S+)", made, re.M) == [path for path in writable if path.startswith("/run/")]
+    assert not re.search(r"^RuntimeDirectory", unit, re.M), "it would be deleted under running processes"
+    external = source("platform/lighttpd/external.conf")
+    assert "run-directory = '/run/pennygate' " in external and "'/run/pennygate-web/pennygate.sock'" in external

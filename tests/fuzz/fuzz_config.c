@@ -56,13 +56,12 @@ static void check_value(const struct option *o, const char *written)
 static void check_values(const struct config_source *s)
 {
     for (unsigned i = 0; i < s->n; i++) {
-        for (unsigned k = 0; k < config_options_n; k++) {
-            const char *text = s->block[i].value[k].text;
+        const struct config_block *b = s->block[i];
 
-            if (text == NULL)
-                continue;
-            require(config_options[k].section == s->block[i].section);
-            check_value(&config_options[k], text);
+        for (unsigned k = 0; k < b->n; k++) {
+            require(b->option[k].section == b->section);
+            if (b->value[k].text != NULL)
+                check_value(&b->option[k], b->value[k].text);
         }
     }
 }

@@ -130,6 +130,13 @@ static void test_hostile_syntax(void **state)
         {"a section without a title", SITE "limit { max = 3 }\n", "missing title"},
         {"an empty title", SITE "limit '' { max = 3 }\n", "is named in 1 to 31 letters"},
         {"a title with a blank", SITE "limit 'a b' { max = 3 }\n", "is named in"},
+        {"a bad title is told where it stands, not where the first value does",
+         SITE "limit 'a b' {\n\n max = 3 }\n", "c.conf:2: a limit is named in"},
+        {"a bad alias is told where it stands", SITE "\nmodel a@b\n{\n}\n",
+         "c.conf:3: a model is named in"},
+        {"a duplicate section is told where it begins",
+         SITE "log {\n level = info\n}\nlog {\n\n level = info\n}\n",
+         "c.conf:5: section log is given twice, first in line 2"},
         {"a title with a line's end", SITE "limit 'a\nb' { max = 3 }\n",
          "not closed on its line"},
         {"a title of 32 letters", SITE "limit aaaaaaaaaaaaaaaabbbbbbbbbbbbbbbb { max = 3 }\n",
@@ -297,6 +304,7 @@ static void test_refused_values(void **state)
         {"control bytes are not echoed", "log", "level = '\303\244'",
          "level '?"
          "?' is none of"},
+        {"a length of time with another unit", "server", "heartbeat = 5min", "is not a time"},
         {"a key pasted instead of its file is not echoed", "model", "key-file = 'sk-secret'",
          "key-file must be an absolute path"},
         {"a key file that is not there", "model", "key-file = '/nonexistent/key'",
@@ -523,23 +531,23 @@ static void test_f50_own_limits_leave_the_defaults(void **state)
 {
     struct config *c = must_load(
         SITE "limit mine { per = everyone unit = cost window = month max = '$20.00' }\n"
-             "limit visitor-day { per = visitor unit = tokens window = 30d max = 9 }\n"
-             "limit free { per = key unit = calls window = hour max = unlimited }\n"
-             "limit shut { per = account unit = calls window = 1s max = 0 }\n");
+             "limit visitor-day { per = anonymous unit = tokens window = 30d max = 9 }\n"
+             "limit free { per = everyone unit = calls window = hour max = unlimited }\n"
+             "limit shut { per = address unit = calls window = 1s max = 0 }\n");
 
     (void)state;
     assert_int_equal(c->n_limits, 7);
     assert_string_equal(c->limits[0].name, "visitor-day");
-    assert_limit(c, "visitor-day", SUBJECT_VISITOR, UNIT_TOKENS,
+    assert_limit(c, "visitor-day", SUBJECT_ANONYMOUS, UNIT_TOKENS,
                  (struct window){WINDOW_SLIDING, 30 * 86400}, 9);
     assert_limit(c, "visitor-burst", SUBJECT_ADDRESS, UNIT_CALLS,
                  (struct window){WINDOW_SLIDING, 10}, 10);
     assert_limit(c, "site-day", SUBJECT_EVERYONE, UNIT_CALLS, day, 600);
     assert_limit(c, "mine", SUBJECT_EVERYONE, UNIT_COST, (struct window){WINDOW_MONTH, 0},
                  20000000000);
-    assert_limit(c, "free", SUBJECT_KEY, UNIT_CALLS, (struct window){WINDOW_HOUR, 0},
+    assert_limit(c, "free", SUBJECT_EVERYONE, UNIT_CALLS, (struct window){WINDOW_HOUR, 0},
                  LIMIT_UNLIMITED);
-    assert_limit(c, "shut", SUBJECT_ACCOUNT, UNIT_CALLS, (struct window){WINDOW_SLIDING, 1}, 0);
+    assert_limit(c, "shut", SUBJECT_ADDRESS, UNIT_CALLS, (struct window){WINDOW_SLIDING, 1}, 0);
     config_drop(c);
 }
 
@@ -553,15 +561,22 @@ static void test_refused_limits(void **state)
         {"no max", "per = address unit = calls window = day", "max is missing"},
         {"no window", "per = address unit = calls max = 1", "window is missing"},
         {"an unknown subject", "per = ip unit = calls window = day max = 1",
-         "per 'ip' is none of: address visitor"},
+         "per 'ip' is none of: address anonymous everyone"},
+        {"a subject that no caller of this version has: it would protect nothing",
+         "per = visitor unit = calls window = day max = 1",
+         "per 'visitor' is not available yet"},
+        {"the same of accounts", "per = account unit = calls window = day max = 1",
+         "per 'account' is not available yet"},
+        {"the same of keys", "per = key unit = calls window = day max = 1",
+         "per 'key' is not available yet"},
         {"an unknown unit", "per = address unit = requests window = day max = 1",
          "unit 'requests' is none of: calls"},
         {"an unknown window", "per = address unit = calls window = week max = 1",
-         "window 'week' is not"},
+         "window 'week' is not hour, day, month or a time such as 10s or 7d (a week)"},
         {"a window of nothing", "per = address unit = calls window = 0s max = 1",
          "is not hour, day"},
         {"a window over a year", "per = address unit = calls window = 367d max = 1",
-         "is not hour, day"},
+         ", at most 366d"},
         {"concurrent in a window", "per = address unit = concurrent window = day max = 1",
          "does not go with"},
         {"money for calls", "per = address unit = calls window = day max = '$2.00'",
@@ -596,6 +611,13 @@ static void test_refused_limits(void **state)
     }
     must_fail("a default replaced in part", SITE "limit visitor-day { max = 10 }\n", NULL,
               "limit visitor-day: per is missing");
+    must_fail("what is missing is told where its section begins",
+              SITE "\nlimit a { per = address unit = calls window = day max = 1 }\n"
+                   "limit b {\n # {\n unit = calls\n max = 1\n}\n",
+              NULL, "c.conf:4: limit b: per is missing");
+    must_fail("a window that is missing",
+              SITE "limit a\n{\n\n per = address unit = calls max = 1 }", NULL,
+              "c.conf:2: limit a: window is missing");
 }
 
 static void test_numbers_of_sections(void **state)
@@ -808,6 +830,20 @@ static void test_faults(void **state)
         {"money for less than one request",
          SITE PRICED "limit few { per = address unit = cost window = day max = '$0.000192' }\n",
          1, "the max is $0.000192"},
+        {"the API's path, which is appended, written as well",
+         SITE "model demo { url = 'https://a/v1/chat/completions/' model = b }\n", 1,
+         "url ends in /chat/completions, which is appended"},
+        {"a path that only looks like it",
+         SITE "model demo { url = 'https://a/my/chat/completions/v1' model = b }\n", 0, ""},
+        {"certificates that are not there",
+         SITE "model demo { url = 'https://a' model = b ca-file = /nonexistent/ca.pem }\n", 1,
+         "ca-file /nonexistent/ca.pem: "},
+        {"a directory of certificates",
+         SITE "model demo { url = 'https://a' model = b ca-file = /etc }\n", 1,
+         "ca-file /etc: "},
+        {"any file for certificates",
+         SITE "model demo { url = 'https://a' model = b ca-file = /proc/self/status }\n", 0,
+         ""},
         {"a largest request that products could not hold",
          SITE "model demo { url = 'http://a' model = b input-factor = 4 overhead-per-call = "
               "65536 }\n"
@@ -845,8 +881,14 @@ static void test_files_named(void **state)
          NULL},
         {"a key with a NUL", "sk\0-1\n", 6, 0600, "names a file without text", NULL},
         {"a key in UTF-8", "sk-\303\244\n", 6, 0600, "not one line with a key", NULL},
+        {"a line of an environment file", "OPENAI_API_KEY=sk-1\n", 20, 0600,
+         "without NAME= and quotes", NULL},
+        {"the same in small letters", "key=sk-1\n", 9, 0600, "without NAME= and quotes", NULL},
+        {"a key in \" quotes", "\"sk-1\"\n", 7, 0600, "without NAME= and quotes", NULL},
+        {"a key in ' quotes", "'sk-1'\n", 7, 0600, "without NAME= and quotes", NULL},
     };
     char text[1024];
+    struct config *c;
 
     (void)state;
     snprintf(text, sizeof text,
@@ -854,7 +896,6 @@ static void test_files_named(void **state)
              scratch_path("key"));
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         struct told told = {0};
-        struct config *c;
 
         write_bytes("key", rows[i].content, rows[i].n, rows[i].mode);
         if (rows[i].says != NULL) {
@@ -863,12 +904,19 @@ static void test_files_named(void **state)
             continue;
         }
         c = must_load(text);
-        assert_string_equal(c->models[0].key, "sk-1");
         assert_int_equal(config_faults(c, tell, &told), rows[i].fault != NULL);
-        if (rows[i].fault != NULL)
+        if (rows[i].fault != NULL) {
             assert_non_null(strstr(told.lines, rows[i].fault));
+            assert_null(c->models[0].key); /* what others could have put there is not sent */
+        } else {
+            assert_string_equal(c->models[0].key, "sk-1");
+        }
         config_drop(c);
     }
+    write_text("key", "c2stYWJj==\n"); /* what base64 ends in is no NAME= */
+    c = must_load(text);
+    assert_string_equal(c->models[0].key, "c2stYWJj==");
+    config_drop(c);
     snprintf(text, sizeof text,
              SITE "model demo { url = 'http://a' model = b system-prompt-file = '%s' }\n",
              scratch_path("prompt"));
@@ -1087,7 +1135,7 @@ static void test_the_manual_tells_the_table(void **state)
         if (item == NULL)
             fail_msg("pennygate.conf(5) has no %s %s", config_section_names[o->section],
                      o->key);
-        if (o->required)
+        if ((o->flags & OPTION_REQUIRED) != 0)
             assert_says(o, item, "Required.");
         if (o->fallback != NULL) {
             snprintf(text, sizeof text, "Default: %s%s", o->fallback,
@@ -1096,7 +1144,7 @@ static void test_the_manual_tells_the_table(void **state)
                         strcmp(o->key, "store-size") == 0
                             ? "Default: 32M, on machines of 32 bits 16M."
                             : text);
-        } else if (!o->required && o->kind != OPTION_WINDOW) {
+        } else if ((o->flags & OPTION_REQUIRED) == 0 && o->kind != OPTION_WINDOW) {
             assert_says(o, item, "Default: ");
         }
         if (o->kind >= OPTION_COUNT && o->kind <= OPTION_MODE) {

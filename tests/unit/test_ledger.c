@@ -5,6 +5,7 @@
 #include "tests/unit/ledger_fixture.h"
 
 #include <fcntl.h>
+#include <poll.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
@@ -258,6 +259,32 @@ static void a_reservation_ends_by_itself_and_stays_charged(void **state)
     assert_int_equal(s.open_streams, 0);
 }
 
+/* The holder is gone and the settle waits for the next commit: what is in `used` for it is the
+ * worst case still, and not the real use. */
+static void what_is_not_settled_is_reserved_whether_or_not_its_holder_lives(void **state)
+{
+    struct fixture *f = *state;
+    struct reservation r;
+    struct limit_use u;
+    struct ledger_state s;
+
+    add_limit(f, "site", SUBJECT_EVERYONE, UNIT_TOKENS, "day", 1000);
+    add_limit(f, "at-once", SUBJECT_EVERYONE, UNIT_CONCURRENT, NULL, 9);
+    must(f, DECISION_ADMITTED, &r);
+    ledger_release(f->ledger, &r);
+    assert_int_equal(ledger_limit_use(f->ledger, &f->policy, 0, &u), ERROR_NONE);
+    assert_int_equal(u.used, 100);
+    assert_int_equal(u.reserved, 100);
+    assert_int_equal(ledger_limit_use(f->ledger, &f->policy, 1, &u), ERROR_NONE);
+    assert_int_equal(u.reserved, 0); /* its place is free */
+    assert_int_equal(ledger_state(f->ledger, &f->policy, &s), ERROR_NONE);
+    assert_int_equal(s.open_streams, 0);
+    settle(f, &r, SETTLE_USAGE, 30, 0);
+    assert_int_equal(ledger_limit_use(f->ledger, &f->policy, 0, &u), ERROR_NONE);
+    assert_int_equal(u.used, 30);
+    assert_int_equal(u.reserved, 0);
+}
+
 static void a_new_boot_ends_old_reservations(void **state)
 {
     struct fixture *f = *state;
@@ -415,6 +442,19 @@ static void do_remove_run(struct fixture *f)
     assert_int_equal(system(command), 0);
 }
 
+static void do_remove_all(struct fixture *f)
+{
+    remove_store(f);
+}
+
+static void do_empty_directory(struct fixture *f)
+{
+    char command[256];
+
+    snprintf(command, sizeof command, "rm -rf '%s'/*", f->dir);
+    assert_int_equal(system(command), 0);
+}
+
 static void do_open_run(struct fixture *f)
 {
     char path[128];
@@ -445,7 +485,9 @@ static void f42_what_opening_says(void **state)
         {"period keys damaged", do_damage_periods, ERROR_PERIODS},
         {"another secret", do_other_secret, ERROR_STORE_SECRET},
         {"run directory missing", do_remove_run, ERROR_RUN_MISSING},
-        {"run directory open to others", do_open_run, ERROR_RUN_MISSING},
+        {"run directory open to others", do_open_run, ERROR_OWNER},
+        {"nothing left at all", do_remove_all, ERROR_STORE_MISSING},
+        {"the directory is empty", do_empty_directory, ERROR_STORE_MISSING},
         {"clock unreadable", do_bad_clock, ERROR_CLOCK},
     };
 
@@ -764,6 +806,50 @@ static void a_full_map_refuses_and_loses_nothing(void **state)
     assert_int_equal(used(f, 0), e == ERROR_NONE ? n + 1 : n);
 }
 
+static bool is_three_quarters_full(struct fixture *f)
+{
+    struct ledger_state s;
+
+    assert_int_equal(ledger_state(f->ledger, &f->policy, &s), ERROR_NONE);
+    return s.usage.used_bytes - s.usage.free_bytes > s.usage.map_bytes / 4 * 3;
+}
+
+/* What the log says of a store that fills up, or runs ahead of the clock. */
+static void the_owner_is_told_in_time(void **state)
+{
+    struct fixture *f = *state;
+    char text[4096] = "", path[128];
+    int before = dup(STDERR_FILENO), file;
+
+    add_limit(f, "site", SUBJECT_EVERYONE, UNIT_CALLS, "day", 1000000);
+    add_limit(f, "visitor", SUBJECT_ADDRESS, UNIT_CALLS, "day", 1000000);
+    close_ledger(f);
+    remove_store(f);
+    assert_int_equal(mkdir(f->dir, 0700), 0);
+    f->options.map_bytes = 256 << 10;
+    assert_int_equal(ledger_create(&f->options, "UTC0"), ERROR_NONE);
+    open_ledger(f);
+    for (unsigned n = 0; n < 5000 && !is_three_quarters_full(f); n++) {
+        struct reservation r;
+
+        set_address(&f->demand, (uint8_t)n);
+        f->demand.caller.id[SUBJECT_ADDRESS].bytes[2] = (uint8_t)(n >> 8);
+        must(f, DECISION_ADMITTED, &r);
+        settle(f, &r, SETTLE_USAGE, 1, 1);
+    }
+    fake_now.wall_ms -= 2 * HOUR_MS;
+    path_of(f, "log", path);
+    file = open(path, O_RDWR | O_CREAT, 0600);
+    assert_true(file >= 0 && dup2(file, STDERR_FILENO) >= 0);
+    assert_int_equal(ledger_maintain(f->ledger, &f->policy), ERROR_NONE);
+    assert_true(dup2(before, STDERR_FILENO) >= 0);
+    assert_true(pread(file, text, sizeof text - 1, 0) > 0);
+    assert_non_null(strstr(text, "store_filling"));
+    assert_non_null(strstr(text, "store_ahead_of_clock seconds=7200"));
+    close(file);
+    close(before);
+}
+
 static void settles_ride_on_the_next_commit_or_come_alone(void **state)
 {
     struct fixture *f = *state;
@@ -804,6 +890,7 @@ static void *touch_periods(void *arg)
         if (utimensat(AT_FDCWD, t->path, times, 0) != 0 ||
             ledger_verify(t->ledger) != ERROR_NONE)
             return t;
+        poll(NULL, 0, 1); /* no file changes all the time */
     }
     return NULL;
 }
@@ -845,6 +932,7 @@ int main(void)
         T(places_are_free_when_the_stream_ends),
         T(f12_a_killed_holder_frees_its_place_and_keeps_its_charge),
         T(a_reservation_ends_by_itself_and_stays_charged),
+        T(what_is_not_settled_is_reserved_whether_or_not_its_holder_lives),
         T(a_new_boot_ends_old_reservations),
         T(f44_a_clock_that_jumps_never_reopens_a_window),
         T(nothing_is_erased_for_a_day_after_a_step),
@@ -861,6 +949,7 @@ int main(void)
         T(too_many_live_windows_are_an_error),
         T(f54_a_stopped_writer_makes_the_others_say_busy),
         T(a_full_map_refuses_and_loses_nothing),
+        T(the_owner_is_told_in_time),
         T(settles_ride_on_the_next_commit_or_come_alone),
         T(period_keys_are_whole_whoever_reads_them),
     };

@@ -356,6 +356,48 @@ static void test_f47_errors(void **state)
     }
 }
 
+#define FORTY "a123456789b123456789c123456789d123456789"
+
+/* Of an error's body nothing is taken but a word of [a-z0-9_]{1,40}. */
+static void test_f47_error_codes(void **state)
+{
+    static const struct {
+        const char *body, *code;
+    } rows[] = {
+        {"{\"error\":{\"code\":\"invalid_api_key\",\"type\":\"x\"}}", "invalid_api_key"},
+        {"{\"error\":{\"code\":\"DeploymentNotFound\"}}", "deploymentnotfound"},
+        {"{\"error\":{\"code\":null,\"type\":\"server_error\"}}", "server_error"},
+        {"{\"error\":{\"code\":\"\",\"type\":\"server_error\"}}", "server_error"},
+        {"{\"error\":{\"code\":402,\"message\":\"x\"}}", "402"},
+        {"{\"error\":{\"code\":-1}}", ""},
+        {"[{\"error\":{\"code\":400,\"status\":\"INVALID_ARGUMENT\"}}]", "invalid_argument"},
+        {"{\"object\":\"error\",\"message\":\"x\",\"type\":\"invalid_model\",\"code\":1500}",
+         "invalid_model"},
+        {"{\"error\":{\"code\":\"" FORTY "\"}}", FORTY},
+        {"{\"error\":{\"code\":\"" FORTY "e\"}}", ""},
+        {"{\"error\":{\"code\":\"sk-1\"}}", ""},
+        {"{\"error\":{\"code\":\"two words\"}}", ""},
+        {"{\"error\":{\"code\":\"line\\nlevel=error\"}}", ""},
+        {"{\"error\":{\"code\":\"\\u00e9\"}}", ""},
+        {"{\"error\":{\"code\":{\"code\":\"x\"},\"type\":[\"y\"]}}", ""},
+        {"{\"error\":{\"message\":\"x\"}}", ""},
+        {"{\"error\":\"overloaded\"}", ""},
+        {"{\"error\":null}", ""},
+        {"{\"error\":{\"code\":\"cut", ""},
+        {"[[[[[[[[[[[[[[[[[[]]]]]]]]]]]]]]]]]]", ""},
+        {"[]", ""},
+        {"", ""},
+        {"<html>", ""},
+    };
+    (void)state;
+    for (size_t i = 0; i < N(rows); i++) {
+        char code[PROVIDER_CODE_MAX + 1] = "as before";
+        openai_provider.error_code(rows[i].body, strlen(rows[i].body), code);
+        if (strcmp(code, rows[i].code) != 0)
+            fail_msg("%s: %s", rows[i].body, code);
+    }
+}
+
 #define MESSAGE(message, finish)                                                               \
     "{\"id\":\"x\",\"object\":\"chat.completion\",\"choices\":[{\"index\":0,"                  \
     "\"message\":" message ",\"finish_reason\":" finish "}]}"
@@ -410,6 +452,7 @@ int main(void)
         cmocka_unit_test(test_f17_f18_f20_f22_f29_usage),
         cmocka_unit_test(test_f19_running_totals),
         cmocka_unit_test(test_f47_errors),
+        cmocka_unit_test(test_f47_error_codes),
         cmocka_unit_test(test_whole_answers),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

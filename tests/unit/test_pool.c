@@ -29,6 +29,7 @@
 #define POUR_MS  2500
 #define SOON_MS  3000 /* "at once" on a busy machine */
 #define RESTART  3    /* exit status */
+#define NOBODY   65534
 
 /* ---- the service in the pool's process ----------------------------------------------------
  */
@@ -762,9 +763,58 @@ static void a_socket_has_its_mode_and_replaces_only_a_dead_one(void **state)
     assert_int_equal(pool_listen(p, 0600, "no-such-group", message), -1);
     assert_non_null(strstr(message, "no such group"));
     assert_int_equal(pool_listen("/no/such/directory", 0600, NULL, message), -1);
+    assert_non_null(strstr(message, "socket: its directory is missing"));
     assert_int_equal(scratch_count(), 2);
     unlink(p);
     unlink(file);
+}
+
+/* Neither called alive, nor taken away from whoever has it. */
+static void a_socket_that_cannot_be_asked_is_told_from_a_live_one(void **state)
+{
+    const char *p = scratch_path("s");
+    char message[256];
+    uid_t self = geteuid();
+    struct stat before, after;
+    int fd;
+
+    (void)state;
+    fd = pool_listen(p, 0, NULL, message);
+    assert_true(fd >= 0);
+    assert_int_equal(stat(p, &before), 0);
+    if (self == 0) { /* root could connect */
+        assert_int_equal(chmod(scratch_path(""), 0777), 0);
+        assert_int_equal(seteuid(NOBODY), 0);
+    }
+    assert_int_equal(pool_listen(p, 0660, NULL, message), -1);
+    assert_int_equal(seteuid(self), 0);
+    assert_int_equal(chmod(scratch_path(""), 0700), 0);
+    assert_non_null(strstr(message, "no permission to ask the socket there"));
+    assert_null(strstr(message, "listens"));
+    assert_int_equal(stat(p, &after), 0);
+    assert_int_equal(after.st_ino, before.st_ino);
+    close(fd);
+    unlink(p);
+}
+
+/* A group of which the process is no member: what failed is named. */
+static void a_group_that_cannot_be_given_is_named(void **state)
+{
+    const char *p = scratch_path("s");
+    char message[256];
+    int fd;
+
+    (void)state;
+    if (geteuid() != 0)
+        skip(); /* it could be the user's group */
+    assert_int_equal(chmod(scratch_path(""), 0777), 0);
+    assert_int_equal(seteuid(NOBODY), 0);
+    fd = pool_listen(p, 0660, "daemon", message);
+    assert_int_equal(seteuid(0), 0);
+    assert_int_equal(chmod(scratch_path(""), 0700), 0);
+    assert_int_equal(fd, -1);
+    assert_non_null(strstr(message, "socket-group: "));
+    assert_int_equal(scratch_count(), 0);
 }
 
 #define WITH_POOL(test) cmocka_unit_test_setup_teardown(test, start, end)
@@ -773,6 +823,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_socket_has_its_mode_and_replaces_only_a_dead_one),
+        cmocka_unit_test(a_socket_that_cannot_be_asked_is_told_from_a_live_one),
+        cmocka_unit_test(a_group_that_cannot_be_given_is_named),
         WITH_POOL(a_request_is_answered),
         WITH_POOL(a_body_arrives_whole),
         WITH_POOL(a_body_that_breaks_off_is_told),

@@ -721,6 +721,29 @@ static void what_cannot_be_reached_was_not_sent(void **state)
     assert_int_equal(model_count(&model, "started"), 0);
 }
 
+/*
+ * libcurl 7.88 lets a handle whose name was not found take no options any more: kept for later
+ * calls, it would fail them all. The label has a letter more than a name may have, so that the
+ * resolver need not ask anybody.
+ */
+static void a_name_that_is_not_found_spoils_no_later_call(void **state)
+{
+    char nowhere[] = "http://aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"
+                     "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa.invalid/v1";
+    struct call_request lost = request(nowhere, BODY), good = request(model.url, BODY);
+    int status;
+    bool sent;
+
+    (void)state;
+    for (int i = 0; i < 3; i++) {
+        assert_int_equal(run(&lost, &status, &sent), CALL_UNREACHABLE);
+        assert_false(sent);
+        assert_non_null(strstr(last_reason, "resolve host"));
+        assert_int_equal(run(&good, &status, &sent), CALL_DONE);
+        assert_int_equal(status, 200);
+    }
+}
+
 static const struct {
     const char *what, *settings;
     enum call_end end;
@@ -1006,6 +1029,7 @@ int main(void)
         TEST(a_hundred_calls_run_at_once_and_share_connections),
         TEST(workers_start_abort_and_free_at_random),
         TEST(what_cannot_be_reached_was_not_sent),
+        TEST(a_name_that_is_not_found_spoils_no_later_call),
         TEST(broken_answers_are_told_from_whole_ones),
         TEST(a_redirect_is_a_status_and_carries_the_key_nowhere),
         TEST(F48_proxies_of_the_environment_are_not_used),
