@@ -1,6 +1,7 @@
 """Processes that die or stop: F12, F45, F54. Money stays charged, places are free at once, and
 nobody waits for a process that does not move."""
 import os
+import pathlib
 import signal
 import time
 
@@ -132,3 +133,72 @@ def test_sigterm_cuts_what_does_not_end(site, model):
     assert time.monotonic() - begun < 4
     assert place.used("site-day") == 1
     assert place.day()["unknown"] == 1, "the settle of a cut stream is committed before the end"
+
+
+def strace(calls, what):
+    """The start of a command in which something happens at calls of these names."""
+    return ["/usr/bin/strace", "-f", "-qq", "-I2", "-o", "/dev/null", "-e", f"trace={calls}", "-e",
+            f"inject={calls}:{what}"]
+
+
+@pytest.mark.parametrize("calls, most", [("pwrite64", 9), ("fdatasync", 4)])
+def test_kill_9_at_any_point_of_a_commit(site, model, calls, most):
+    """Killed at the first, second ... write or sync of the writer, whatever it is for: the store is
+    whole, what reached the model is charged, and the budget is never exceeded."""
+    died = 0
+    for when in range(1, most + 1):
+        model.reset()
+        place = site(limits={"site-day": limit("everyone", "calls", "day", 4),
+                             "visitor-at-once": limit("address", "concurrent", None, 1)})
+        server = place.start("external", prefix=strace(calls, f"signal=SIGKILL:when={when}"))
+        for n in range(2):
+            server.chat(source=f"127.0.5.{1 + n}")
+        died += not server.gateways()
+        server.stop()
+        called = model.count
+        used = place.used("site-day")
+        assert called <= used <= 2, when
+        other = place.start()
+        statuses = [other.chat(source=f"127.0.5.{1 + n}").status for n in range(6)]
+        assert statuses == [200] * (4 - used) + [429] * (2 + used), when
+        assert place.used("site-day") == 4
+        other.stop()
+    assert died >= most // 2, "the kills did not meet their moments"
+
+
+def test_f54_a_process_that_stops_inside_its_transaction(site, model):
+    """By SIGSTOP, with the store's write lock held: the others are busy within their bound, and
+    refuse as ever; when it goes on, so does everybody, and nothing has been lost or given away."""
+    place = site(limits={"visitor-day": limit("address", "calls", "day", 1)})
+    other = place.start()
+    assert other.chat(source="127.0.0.31").status == 200
+    place.settled()
+    slow = place.start("external", prefix=strace("fdatasync", "signal=SIGSTOP:when=1"))
+    stuck = slow.begin(source="127.0.0.32")
+
+    def stopped():
+        """All its threads, for a while: strace stops each of them for a moment at every call."""
+        tasks = [task for pid in slow.gateways() for task in pathlib.Path(f"/proc/{pid}/task").glob("*/stat")]
+        states = [task.read_text(encoding="ascii").rpartition(")")[2].split()[0] for task in tasks]
+        seen.append(bool(states) and all(state in "tT" for state in states))
+        return len(seen) > 20 and all(seen[-20:])
+
+    seen = []
+    until(stopped, 5, "the stop")
+    for _ in range(2):
+        begun = time.monotonic()
+        answer = other.chat(source="127.0.0.33")
+        assert (answer.status, answer.code) == (503, "busy")
+        assert 1 <= int(answer.header("Retry-After")) and time.monotonic() - begun < 3.5
+    begun = time.monotonic()
+    assert other.chat(source="127.0.0.31").code == "address_limit"
+    assert place.used("site-day") == 1 and place.stats_of("open_streams") == 0, "the owner can look, too"
+    assert time.monotonic() - begun < 2
+    assert model.count == 1
+    for pid in slow.gateways():
+        os.kill(pid, signal.SIGCONT)
+    assert stuck.answer().status in (200, 503), "503 if it was stopped for longer than a caller waits"
+    until(lambda: other.chat(source="127.0.0.34").status == 200, 10, "service once it goes on")
+    # what the stopped process had taken stays charged, though nobody waited for it any more
+    assert model.count <= place.used("site-day") <= model.count + 1
+    until(lambda: place.stats_of("open_streams") == 0, 5, "a free place")

@@ -3,6 +3,9 @@ job. Figures are compared with what the practice model really received."""
 import os
 import signal
 import threading
+import time
+
+import pytest
 
 from harness import limit, until
 
@@ -30,6 +33,29 @@ def together(server, callers, requests, **options):
     for thread in threads:
         thread.join()
     assert len(answers) == requests
+    return answers
+
+
+def together_each(server, callers, requests):
+    """These requests from so many callers at once; their answers, in any order."""
+    left, answers, lock = list(requests), [], threading.Lock()
+
+    def call():
+        while True:
+            with lock:
+                if not left:
+                    return
+                one = left.pop()
+            answer = server.chat(**one)
+            with lock:
+                answers.append(answer)
+
+    threads = [threading.Thread(target=call) for _ in range(callers)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(answers) == len(requests)
     return answers
 
 
@@ -151,17 +177,54 @@ def test_f11_refusals_use_nothing_up(site, model):
     assert place.data() != before, "the comparison can fail"
 
 
-def test_ten_thousand_refusals_leave_the_data_file_as_it_is(site, model):
-    place = site(limits={"site-day": limit("everyone", "calls", "day", 1)})
-    server = place.start(procs=2)
-    assert server.chat().status == 200
-    place.settled()
-    before, size = place.data(), place.data_file.stat().st_size
-    answers = together(server, 8, 10000)
-    assert statuses(answers) == [(429, "site_limit")]
-    assert place.data_file.stat().st_size == size
+@pytest.mark.slow
+@pytest.mark.parametrize("reason, spends, callers, streams", [
+    ("concurrent_limit", ["held"], ["held"], (False, True)),
+    ("address_limit", ["known"] * 2, ["known"], (False, True)),
+    ("site_limit", ["known"] * 2 + ["other"] * 2, ["known", "other", *(f"stranger{n}" for n in range(48))], (False,)),
+    ("paused", [], ["known", "other"], (False, True)),
+])
+def test_ten_thousand_refusals_leave_the_data_file_as_it_is(site, model, reason, spends, callers, streams):
+    """10,000 of each kind, by callers who are known and by strangers. The board is folded into the
+    history once a minute of a process's life, so no process here gets so old."""
+    place = site(limits={"visitor-day": limit("address", "calls", "day", 2),
+                         "visitor-at-once": limit("address", "concurrent", None, 1),
+                         "site-day": limit("everyone", "calls", "day", 4)}, demo={"total-timeout": "300s"})
+    known = {"held": "127.0.0.7", "known": "127.0.0.8", "other": "127.0.0.9"}
+    sources = [known.get(who, f"127.0.1.{10 + n}") for n, who in enumerate(callers)]
+    server, born = place.start(procs=2), time.monotonic()
+    calls = []
+    if "held" in spends:
+        model.set(chunks=140, gap_ms=1000)
+        calls = [server.begin(stream=True, source=known["held"])]
+        calls[0].wait_for(b'"content":"')
+    else:
+        assert all(server.chat(source=known[who]).status == 200 for who in spends)
+        place.settled()
+    if reason == "paused":
+        place.run("pause")
+    before, size, admitted, count = place.data(), place.data_file.stat().st_size, model.count, 0
+    requests = [{"source": source, "stream": stream} for source in sources for stream in streams]
+    while count < 10000:
+        answers = together_each(server, 8, requests * (200 // len(requests)))
+        count += len(answers)
+        assert statuses(answers) == [(503 if reason == "paused" else 429, reason)] or reason == "site_limit"
+        assert {answer.code for answer in answers} <= {reason, "address_limit"}
+    assert time.monotonic() - born < 50, "this machine is too slow for the test"
     assert place.data() == before
-    assert model.count == 1
+    assert place.data_file.stat().st_size == size
+    assert model.count == admitted == len(spends)
+    day = place.day()
+    told = day["paused"] if reason == "paused" else sum(day["refused"].values())
+    assert told == count, "they are counted nevertheless"
+    if not calls:
+        server.stop()
+        assert place.data() == before, "a stop has nothing to write"
+    for call in calls:
+        call.close()
+    place.run("resume")
+    place.run("maintain")
+    assert place.data() != before, "the comparison can fail"
 
 
 def test_f12_a_place_is_free_once_its_stream_has_ended(site, model):
@@ -220,3 +283,47 @@ def test_busy_is_free(site, model):
     assert place.used("site-day") == 2
     for call in held:
         call.close()
+
+
+@pytest.mark.parametrize("price, ok", [("$0.001", True), ("$0.000999999", False), ("$0.00000015", False),
+                                       ("0", True), ("$1000", True), ("$1000.01", False), ("-1", False)])
+def test_f8_a_price_per_token_is_not_taken_for_one_per_million(site, model, price, ok):
+    """0.15 dollars per million is 0.00000015 per token: a slip of a million times is refused, in
+    either direction, by check and at run time."""
+    place = site(limits={"spend": limit("everyone", "cost", "day", "$100000")})
+    place.demo["price-input"] = price
+    place.write()
+    done = place.run("check", check=False)
+    assert (done.returncode == 0) == ok, done.stdout
+    answer = place.start().chat()
+    assert answer.status == (200 if ok else 503) and model.count == ok
+    if not ok:
+        assert answer.code == "configuration" and "price-input" in done.stdout + done.stderr
+
+
+def test_f15_parallel_settlements_come_to_the_exact_sum(site, model):
+    """Streamed and plain, with usage and without, given back and more than was reserved."""
+    model.set(prompt_tokens=7, completion_tokens=13)
+    place = site(demo={**BARE, "price-input": "$3.00", "price-output": "$15.00"}, server={"streams": 32}, limits={
+        name: limit("everyone", unit, window, "$1000" if unit == "cost" else 10000000)
+        for name, unit, window in (("tokens", "tokens", "day"), ("cost", "cost", "day"), ("sliding", "cost", "7d"),
+                                   ("month", "tokens", "month"))})
+    servers = [place.start(procs=2), place.start("cgi")]
+    want = {"tokens": 0, "cost": 0}
+    for settings, calls, tokens, cost in (
+            ({}, 120, 7 + 13, 7 * 3000 + 13 * 15000),
+            ({"usage": "none"}, 40, 10 + 100, 10 * 3000 + 100 * 15000),
+            ({"prompt_tokens": 50, "completion_tokens": 300}, 40, 350, 50 * 3000 + 300 * 15000),
+            ({"status": 429}, 40, 0, 0)):
+        model.set(reset=True, gap_ms=0, prompt_tokens=7, completion_tokens=13)
+        model.set(**settings)
+        for server, stream in ((servers[0], False), (servers[0], True), (servers[1], False), (servers[1], True)):
+            answers = together(server, 8, calls // 4, messages="0123456789", stream=stream)
+            assert {answer.status for answer in answers} == {200 if settings.get("status", 200) == 200 else 503}
+        want = {"tokens": want["tokens"] + calls * tokens, "cost": want["cost"] + calls * cost}
+    day = place.settled()
+    assert place.used("tokens") == place.used("month") == want["tokens"]
+    assert place.used("cost") == place.used("sliding") == want["cost"]
+    assert (day["admitted"], day["settled"], day["unknown"], day["given_back"]) == (240, 160, 40, 40)
+    assert place.used("site-day") == 200, "calls that cannot have been billed are given back"
+    assert day["cost_nano"] == want["cost"] and day["tokens_in"] + day["tokens_out"] == want["tokens"]
