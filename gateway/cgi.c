@@ -46,8 +46,8 @@ static void on_term(int number)
     errno = saved;
 }
 
-/* Apache and lighttpd send SIGTERM when the caller leaves: there is a charge to settle first.
- */
+/* Apache and lighttpd send SIGTERM when the caller leaves: there is a charge to settle
+ * first. */
 static void catch_signals(void)
 {
     struct sigaction term = {.sa_handler = on_term};

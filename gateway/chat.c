@@ -20,9 +20,8 @@
  * by itself, before which its settle must have been committed. */
 #define ANSWER_EXTRA_MS 5000
 #define HOLD_EXTRA_MS   (ANSWER_EXTRA_MS + 10000)
-#define PAUSED_MS                                                                              \
-    60000              /* told while paused: the owner can always act, but not every second    \
-                        */
+/* Told while paused: the owner can always act, but not every second. */
+#define PAUSED_MS    60000
 #define OVERHEAD_MAX 4 /* x the worst-case input of a smallest request: invariant 6 */
 
 struct chat {
@@ -43,8 +42,7 @@ struct chat {
     bool placed;
 };
 
-/* ---- refusing -----------------------------------------------------------------------------
- */
+/* ---- refusing ---- */
 
 static bool refuse_with(struct chat *c, const struct reply_error *e,
                         const struct reply_rates *rates)
@@ -109,8 +107,7 @@ static bool decided(struct chat *c, enum error e)
     return refuse(c, CODE_BUSY);
 }
 
-/* ---- the steps: each returns false if it has answered -------------------------------------
- */
+/* ---- the steps: each returns false if it has answered ---- */
 
 static bool check_type(struct chat *c)
 {
@@ -136,8 +133,8 @@ static bool make_room(struct chat *c, size_t *room, uint64_t length)
     return true;
 }
 
-/* Reads to the end, since only then the exchange can be watched; stops a byte above the bound.
- */
+/* Reads to the end, since only then the exchange can be watched; stops a byte above the
+ * bound. */
 static enum code fill_body(struct chat *c, uint64_t length)
 {
     size_t room = 0;
@@ -190,8 +187,8 @@ static bool parse(struct chat *c)
                        NULL);
 }
 
-/* For the log; who cannot be named is "-". Costs a read transaction, so only where it is shown.
- */
+/* For the log; who cannot be named is "-". Costs a read transaction, so only where it
+ * is shown. */
 static void name_caller(struct chat *c)
 {
     if (c->config->log_level >= LOG_LEVEL_INFO)
@@ -303,8 +300,7 @@ static bool reserve(struct chat *c)
         c, ledger_reserve(c->ledger, &c->policy, &c->demand, &c->answer, &c->reservation));
 }
 
-/* ---- after the reservation ----------------------------------------------------------------
- */
+/* ---- after the reservation ---- */
 
 /* False if the report is not to be believed. */
 static bool settle_usage(struct chat *c, const struct usage *u, struct settlement *s)

@@ -18,8 +18,7 @@
 #define PENNYGATE_VERSION "0"
 #endif
 
-/* ---- tables -------------------------------------------------------------------------------
- */
+/* ---- tables ---- */
 
 enum {
     FLAG_CONFIG = 1,
@@ -77,8 +76,7 @@ static const struct command {
 
 #define COUNT(a) (sizeof(a) / sizeof((a)[0]))
 
-/* ---- help and errors ----------------------------------------------------------------------
- */
+/* ---- help and errors ---- */
 
 static int cli_version(struct cli *cli)
 {
@@ -133,8 +131,7 @@ static int usage(const char *what, const char *argument)
     return CLI_USAGE;
 }
 
-/* ---- arguments ----------------------------------------------------------------------------
- */
+/* ---- arguments ---- */
 
 static const struct flag *find_flag(const char *argument, size_t n)
 {
@@ -256,8 +253,7 @@ int cli_main(int argc, char **argv, char *const *env, bool listening)
     return status;
 }
 
-/* ---- what commands share ------------------------------------------------------------------
- */
+/* ---- what commands share ---- */
 
 static int load(const struct cli *cli, struct config **out, const char *if_denied)
 {

@@ -60,8 +60,7 @@ static void fault(void *arg, const char *line)
     wrapped("FAULT", "%s", line);
 }
 
-/* ---- options ------------------------------------------------------------------------------
- */
+/* ---- options ---- */
 
 /* Writes words separated by two blanks, in lines that do not pass the last column. */
 static void flow(size_t *column, const char *key, const char *value)
@@ -98,8 +97,7 @@ static void show_section(enum config_section section, const char *title, const v
     printf("\n");
 }
 
-/* ---- limits in words ----------------------------------------------------------------------
- */
+/* ---- limits in words ---- */
 
 static const char *const whose[SUBJECTS] = {
     [SUBJECT_ADDRESS] = "each address",         [SUBJECT_VISITOR] = "each visitor",
@@ -146,8 +144,7 @@ static void show_limits(const struct config *c)
     }
 }
 
-/* ---- what it can cost ---------------------------------------------------------------------
- */
+/* ---- what it can cost ---- */
 
 static void show_costs(const struct config *c)
 {
@@ -174,8 +171,7 @@ static void show_costs(const struct config *c)
         wrapped("", "no limit tells what a day can cost");
 }
 
-/* ---- notes: right, but perhaps not meant ---------------------------------------------------
- */
+/* ---- notes: right, but perhaps not meant ---- */
 
 static bool is_local(const char *url)
 {
@@ -200,8 +196,7 @@ static void show_notes(const struct config *c)
                         "newest message");
 }
 
-/* ---- the store ----------------------------------------------------------------------------
- */
+/* ---- the store ---- */
 
 static void show_overheads(const struct config *c, struct ledger *l)
 {

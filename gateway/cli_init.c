@@ -21,8 +21,7 @@ static void made(const char *what, const char *path)
     printf("%-14s %s\n", what, path);
 }
 
-/* ---- whose it will be ---------------------------------------------------------------------
- */
+/* ---- whose it will be ---- */
 
 static bool is_empty_directory(const char *path)
 {
@@ -91,8 +90,7 @@ static int refuse_second(const struct config *c, bool has_secret)
                     c->store, c->secret_file);
 }
 
-/* ---- what is made -------------------------------------------------------------------------
- */
+/* ---- what is made ---- */
 
 static int make_directory(const char *path, struct owner o)
 {

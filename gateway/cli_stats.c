@@ -65,8 +65,7 @@ static char *date(int64_t day, char out[DATE_MAX])
     return out;
 }
 
-/* ---- the three outputs --------------------------------------------------------------------
- */
+/* ---- the three outputs ---- */
 
 struct output {
     const struct config *config;
@@ -151,8 +150,7 @@ static void csv_day(void *arg, const struct history_day *d)
     printf("\n");
 }
 
-/* ---- the site's budgets -------------------------------------------------------------------
- */
+/* ---- the site's budgets ---- */
 
 static const char *subject_of(const struct limit *l)
 {
@@ -192,8 +190,8 @@ static void json_limit(struct output *o, const struct limit *l, const struct lim
            u->reserved, u->frees_ms, max);
 }
 
-/* Callers' own limits have as many counters as there are callers; only shared ones are shown.
- */
+/* Callers' own limits have as many counters as there are callers; only shared ones are
+ * shown. */
 static enum error each_limit(struct output *o,
                              void (*show)(struct output *o, const struct limit *l,
                                           const struct limit_use *u, const char *window))
@@ -217,8 +215,7 @@ static enum error each_limit(struct output *o,
     return ERROR_NONE;
 }
 
-/* ---- the command --------------------------------------------------------------------------
- */
+/* ---- the command ---- */
 
 static enum error show_table(struct output *o, int64_t first)
 {

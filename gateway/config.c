@@ -19,8 +19,7 @@
 #include "platform/mac.h"
 #include "store/period.h"
 
-/* ---- ownership ----------------------------------------------------------------------------
- */
+/* ---- ownership ---- */
 
 static void wipe_string(char *text)
 {
@@ -57,8 +56,7 @@ void config_drop(struct config *c)
         free_config(c);
 }
 
-/* ---- the files that belong to it ----------------------------------------------------------
- */
+/* ---- the files that belong to it ---- */
 
 struct loading {
     struct config_source *source;
@@ -155,8 +153,7 @@ static bool read_named(struct loading *l, const struct config_block *b, const ch
     return config_source_fail_value(l->source, b, o, wrong);
 }
 
-/* ---- from texts to values -----------------------------------------------------------------
- */
+/* ---- from texts to values ---- */
 
 static bool is_written(const struct config_block *b, const char *key)
 {
@@ -323,8 +320,7 @@ void config_server_defaults(struct config *c)
     }
 }
 
-/* ---- in use -------------------------------------------------------------------------------
- */
+/* ---- in use ---- */
 
 bool config_changed(const struct config *c)
 {

@@ -40,8 +40,7 @@ static void fault(struct faults *f, const char *format, ...)
     f->tell(f->arg, line);
 }
 
-/* ---- sizes of requests --------------------------------------------------------------------
- */
+/* ---- sizes of requests ---- */
 
 static void worst(const struct config_model *m, uint64_t bytes, unsigned messages,
                   struct amounts *out)
@@ -72,8 +71,7 @@ void config_largest(const struct config *c, const struct config_model *m, struct
     worst(m, largest_bytes(c), c->max_history, out);
 }
 
-/* ---- the most that a day can cost ---------------------------------------------------------
- */
+/* ---- the most that a day can cost ---- */
 
 static uint64_t times(uint64_t a, uint64_t b)
 {
@@ -150,8 +148,7 @@ uint64_t config_day_nano(const struct config *c)
     return least;
 }
 
-/* ---- faults -------------------------------------------------------------------------------
- */
+/* ---- faults ---- */
 
 static void check_ceiling(const struct config *c, struct faults *f)
 {

@@ -17,8 +17,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- the scan before libConfuse -----------------------------------------------------------
- */
+/* ---- the scan before libConfuse ---- */
 
 /* As many can begin as there can be, and one more that is refused. */
 #define BEGINS_MAX (CONFIG_BLOCKS_MAX + 1)
@@ -172,8 +171,7 @@ static bool scan_text(struct scan *s)
     return true;
 }
 
-/* ---- libConfuse ---------------------------------------------------------------------------
- */
+/* ---- libConfuse ---- */
 
 #define END_KEY "end-of-file" /* written after the text; must be met at the top level */
 

@@ -1,5 +1,5 @@
-/* The file's syntax. The one header of gateway/config_parse.c, which alone includes confuse.h.
- */
+/* The file's syntax. The one header of gateway/config_parse.c, which alone includes
+ * confuse.h. */
 #ifndef GATEWAY_CONFIG_PARSE_H
 #define GATEWAY_CONFIG_PARSE_H
 

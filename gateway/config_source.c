@@ -13,8 +13,8 @@
 #define VARIABLE_PREFIX "PENNYGATE_"
 #define VARIABLE_MAX    128 /* longest name an option can have: 86 */
 
-/* Protection that nobody has to ask for. A section of the same name replaces one, others add.
- */
+/* Protection that nobody has to ask for. A section of the same name replaces one,
+ * others add. */
 static const struct {
     const char *name, *text[4]; /* per, unit, window and max, as the table has them */
 } default_limits[] = {
@@ -233,8 +233,7 @@ bool config_source_set(struct config_source *s, struct config_block *b, const ch
     return true;
 }
 
-/* ---- the environment ----------------------------------------------------------------------
- */
+/* ---- the environment ---- */
 
 /* Appends a word in upper case with '_' for all that is no letter or digit. */
 static void append_upper(char out[VARIABLE_MAX], const char *word)

@@ -17,8 +17,7 @@
 #define KIB    ((uint64_t)1024)
 #define MIB    (1024 * KIB)
 
-/* ---- numbers ------------------------------------------------------------------------------
- */
+/* ---- numbers ---- */
 
 static bool is_digit(char c)
 {
@@ -150,8 +149,7 @@ static char *write_number(unsigned kind, uint64_t v, char out[CONFIG_VALUE_MAX])
     return out;
 }
 
-/* ---- messages -----------------------------------------------------------------------------
- */
+/* ---- messages ---- */
 
 #define QUOTED_MAX 40 /* enough to recognise a value by; more would fill the line */
 
@@ -177,8 +175,7 @@ static bool not_a(const char *text, const char *looks, char why[CONFIG_WHY_MAX])
     return false;
 }
 
-/* ---- reading and writing targets ----------------------------------------------------------
- */
+/* ---- reading and writing targets ---- */
 
 static void put_integer(void *target, size_t width, uint64_t v)
 {
@@ -401,8 +398,7 @@ bool config_value_set(const struct option *o, const char *text, void *base,
     return true;
 }
 
-/* ---- writing values back ------------------------------------------------------------------
- */
+/* ---- writing values back ---- */
 
 char *config_value_amount(enum unit unit, uint64_t v, char out[CONFIG_VALUE_MAX])
 {

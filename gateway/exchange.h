@@ -13,8 +13,8 @@
 struct exchange;
 
 struct exchange_ops {
-    /* Up to n bytes of the body; 0 at its end; -1 if it broke off or the deadline has passed.
-     */
+    /* Up to n bytes of the body; 0 at its end; -1 if it broke off or the deadline has
+     * passed. */
     ssize_t (*read)(struct exchange *x, void *buf, size_t n);
     /* Writes all or fails; once failed it stays failed (libfcgi itself forgets). */
     bool (*write)(struct exchange *x, const void *buf, size_t n);

@@ -9,8 +9,8 @@
  *   failure sticks.
  * - A signal counts as a broken connection: workers have all signals blocked.
  * - It closes the connection by itself when a request does not parse: it gets a duplicate
- *   (gateway/gate.h), "detached", so that it does not wait up to two seconds for the peer
- * first.
+ *   (gateway/gate.h), "detached", so that it does not first wait up to two seconds for the
+ *   peer.
  * - A kept-alive connection would own a worker: keepConnection is cleared for each request.
  */
 #include "gateway/fcgi.h"

@@ -64,8 +64,7 @@ struct gate {
     unsigned served;
 };
 
-/* ---- both ends of its life ----------------------------------------------------------------
- */
+/* ---- both ends of its life ---- */
 
 static bool is_tcp(int fd)
 {
@@ -165,8 +164,7 @@ void gate_dismiss(struct gate *g)
     notify(g->leave_fd);
 }
 
-/* ---- connections; all of this under the lock ----------------------------------------------
- */
+/* ---- connections; all of this under the lock ---- */
 
 /* Has the next connection reported, if there is room for one. */
 static void arm(struct gate *g, int64_t now)
@@ -275,8 +273,7 @@ static struct connection *add(struct gate *g, int fd, int64_t now)
     return c;
 }
 
-/* ---- workers ------------------------------------------------------------------------------
- */
+/* ---- workers ---- */
 
 /* One connection only, so that the others are there for the next. */
 static struct connection *accept_one(struct gate *g)
@@ -384,8 +381,7 @@ void gate_write_end(struct gate *g, struct connection *c)
     pthread_mutex_unlock(&g->lock);
 }
 
-/* ---- deadlines ----------------------------------------------------------------------------
- */
+/* ---- deadlines ---- */
 
 /* Under the lock. */
 static void expire(struct gate *g, struct connection *c, int64_t now)

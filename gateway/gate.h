@@ -3,10 +3,11 @@
  * and enforces every deadline, so that a worker is never held by somebody who says nothing,
  * reads nothing or does not leave.
  *
- *   waiting   accepted, no byte yet            closed at the request's deadline
- *   served    a worker has it                  reading is shut down at the request's deadline,
- * until it is admitted; both ways if a write takes too long lingering answered, input left
- * unread      closed at its end, or after GATE_LINGER_MS
+ *   waiting     accepted, no byte yet         closed at the request's deadline
+ *   served      a worker has it               reading is shut down at the request's deadline,
+ *                                             until it is admitted; both ways if a write
+ *                                             takes too long
+ *   lingering   answered, input left unread   closed at its end, or after GATE_LINGER_MS
  *
  * Idle workers wait together for whatever comes (gate_take), each event wakes one of them, and
  * the one that accepts a connection which has spoken already serves it: no request passes from
@@ -71,8 +72,8 @@ int gate_lent_fd(const struct connection *c);
 /* The request is admitted: its deadline no longer applies, but in answer_ms the connection is
  * shut down both ways. False if it has passed. */
 bool gate_admit(struct gate *g, struct connection *c, int64_t answer_ms);
-/* Around whatever may write to the connection: it must not take longer than the write timeout.
- */
+/* Around whatever may write to the connection: it must not take longer than the write
+ * timeout. */
 void gate_write_begin(struct gate *g, struct connection *c);
 void gate_write_end(struct gate *g, struct connection *c);
 

@@ -100,8 +100,8 @@ static int bind_closed(const struct sockaddr_un *address)
     return fd;
 }
 
-/* Opens the socket to those it is for, and gives it its name. NULL, or what failed, with errno.
- */
+/* Opens the socket to those it is for, and gives it its name. NULL, or what failed,
+ * with errno. */
 static const char *publish(int fd, const char *temporary, const char *path, unsigned mode,
                            gid_t gid)
 {

@@ -31,8 +31,8 @@ void places_destroy(struct places *p);
 bool place_take(struct places *p, unsigned streams, struct place *place);
 void place_leave(struct places *p, struct place *place);
 
-/* The call that runs at the place; NULL before it is freed. After a cut it is aborted at once.
- */
+/* The call that runs at the place; NULL before it is freed. After a cut it is aborted
+ * at once. */
 void place_set_call(struct places *p, struct place *place, struct call *call);
 
 /* Aborts all calls, those to come as well. */

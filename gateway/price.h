@@ -58,8 +58,8 @@ bool usage_believable(const struct usage *u, uint64_t reserved_in, uint64_t rese
  */
 void usage_merge(struct usage *total, const struct usage *more);
 
-/* "$1.50", "1.50", "0": dollars with at most 9 decimals to nano-dollars. No sign, no exponent.
- */
+/* "$1.50", "1.50", "0": dollars with at most 9 decimals to nano-dollars. No sign, no
+ * exponent. */
 bool price_parse(const char *text, uint64_t max, uint64_t *nano);
 /* "$1.50": at least two decimals, as many as needed. Returns out. */
 #define PRICE_TEXT_MAX 32

@@ -23,9 +23,9 @@
 #define ERROR_WAIT_MS   1000  /* for an error's body, which mostly comes with its header */
 #define ANSWER_FIRST    8192  /* room for a plain answer at first; it doubles */
 #define REFUSED_WAIT_MS 60000 /* told where the provider does not say how long */
-#define REFUSED_MAX_MS                                                                         \
-    3600000LL /* a key or a bill needs the owner; a longer wait helps nobody */
-#define FIXED_HEADERS 3
+/* A key or a bill needs the owner; a longer wait helps nobody. */
+#define REFUSED_MAX_MS 3600000LL
+#define FIXED_HEADERS  3
 
 struct relay {
     const struct relay_job *job;
@@ -44,8 +44,7 @@ struct relay {
     enum finish finish;
 };
 
-/* ---- how it ends --------------------------------------------------------------------------
- */
+/* ---- how it ends ---- */
 
 /* The first reason counts. */
 static void fail(struct relay *r, enum code code, enum settle_kind kind)
@@ -184,8 +183,7 @@ static void tell_failure(struct relay *r)
         reply_error(r->reply, &e, NULL);
 }
 
-/* ---- the call -----------------------------------------------------------------------------
- */
+/* ---- the call ---- */
 
 static bool type_is(const char *type, const char *wanted)
 {
@@ -283,8 +281,7 @@ static void note_first(struct relay *r)
         r->first_ms = clock_monotonic_ms() - r->start_ms;
 }
 
-/* ---- a plain answer -----------------------------------------------------------------------
- */
+/* ---- a plain answer ---- */
 
 struct bytes {
     char *at;
@@ -357,8 +354,7 @@ static void answer_plain(struct relay *r)
     part_free(&answer);
 }
 
-/* ---- a stream -----------------------------------------------------------------------------
- */
+/* ---- a stream ---- */
 
 /* After everything that is sent. */
 static bool sent(struct relay *r, bool ok)

@@ -20,10 +20,8 @@
 #include "platform/log.h"
 #include "platform/random.h"
 
-#define ID_BYTES 12
-#define STOPPING_MS                                                                            \
-    1000 /* told while the process leaves: another one will be there by then                   \
-          */
+#define ID_BYTES    12
+#define STOPPING_MS 1000 /* told while the process leaves: another is there by then */
 
 struct service {
     struct site *site;
@@ -90,8 +88,7 @@ bool service_free(struct service *s, int64_t bound_ms)
     return true;
 }
 
-/* ---- one exchange -------------------------------------------------------------------------
- */
+/* ---- one exchange ---- */
 
 static void make_reply(struct reply *r, struct exchange *x)
 {

@@ -17,8 +17,7 @@
 #include "platform/mac.h"
 #include "platform/secret.h"
 
-#define RETRY_MS                                                                               \
-    1000 /* between two tries to load or open what failed: a flood must not parse */
+#define RETRY_MS 1000 /* between tries to load or open what failed: a flood must not parse */
 
 struct site {
     char *path;
@@ -42,8 +41,7 @@ struct site {
     int64_t open_again_ms;
 };
 
-/* ---- the configuration ---------------------------------------------------------------------
- */
+/* ---- the configuration ---- */
 
 /* What is wrong, in one line. */
 struct trouble {
@@ -162,8 +160,7 @@ struct config *site_config(struct site *s)
     return c;
 }
 
-/* ---- the ledger ----------------------------------------------------------------------------
- */
+/* ---- the ledger ---- */
 
 static enum error open_ledger(const struct config *c, struct ledger **out)
 {
@@ -242,8 +239,7 @@ static enum code enter_ledger(struct site *s, struct site_use *use)
     return code;
 }
 
-/* ---- a request's use of both --------------------------------------------------------------
- */
+/* ---- a request's use of both ---- */
 
 void site_enter(struct site *s, struct site_use *out)
 {

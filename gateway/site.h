@@ -27,8 +27,8 @@ bool site_free(struct site *s, int64_t bound_ms);
 /* The configuration in force, held; NULL if there has been none yet. */
 struct config *site_config(struct site *s);
 
-/* What one request works with; it stays the same until site_leave, whatever changes meanwhile.
- */
+/* What one request works with; it stays the same until site_leave, whatever changes
+ * meanwhile. */
 struct site_use {
     struct config *config; /* NULL: none */
     struct ledger *ledger; /* NULL: none */

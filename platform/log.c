@@ -125,8 +125,8 @@ static size_t escape(const char *text, char *out, size_t max)
     return n;
 }
 
-/* One whole line with its newline; `text` is escaped and, if need be, cut. Returns the length.
- */
+/* One whole line with its newline; `text` is escaped and, if need be, cut. Returns the
+ * length. */
 static size_t compose(char out[LOG_LINE_MAX + 1], enum log_level level, const char *text,
                       unsigned suppressed)
 {

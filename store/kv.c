@@ -467,8 +467,8 @@ uint64_t kv_last_id(const struct kv_txn *t)
 
 /* ---- rows ---- */
 
-/* LMDB takes keys and values by pointers that are not const, and does not write through them.
- */
+/* LMDB takes keys and values by pointers that are not const, and does not write through
+ * them. */
 static MDB_val val_of(const void *data, size_t n)
 {
     MDB_val v = {.mv_size = n};

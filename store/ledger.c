@@ -211,8 +211,8 @@ static enum error set_paths(struct ledger *l, const struct ledger_options *o)
                                                                             : ERROR_MEMORY;
 }
 
-/* Once a boot and file: LMDB has no checksums and can die on a broken file, so a child looks.
- */
+/* Once a boot and file: LMDB has no checksums and can die on a broken file, so a child
+ * looks. */
 static enum error walk_once(struct ledger *l, const struct clock_now *now)
 {
     char *data = join(l->options.store, FILE_DATA), *note = join(l->run, "walked");

@@ -84,8 +84,8 @@ struct subject_id {
     uint8_t bytes[SUBJECT_ID_MAX];
 };
 
-/* `everyone` is always present and needs no id; `anonymous` is present if `anonymous` is set.
- */
+/* `everyone` is always present and needs no id; `anonymous` is present if `anonymous`
+ * is set. */
 struct caller {
     struct subject_id id[SUBJECTS];
     bool anonymous;

@@ -191,8 +191,8 @@ bool periods_advance(struct periods *p, const struct zone *z, int64_t store_ms)
 
 /* ---- hashing ---- */
 
-/* Wipes what the entry has left behind: keys of periods before it, and of another generation.
- */
+/* Wipes what the entry has left behind: keys of periods before it, and of another
+ * generation. */
 static void forget(struct period_cache *cache, const struct period_entry *e)
 {
     for (unsigned i = 0; i < PERIOD_CACHED; i++) {

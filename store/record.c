@@ -297,8 +297,8 @@ void record_state(const struct state *s, struct record *out)
     record_end(out, &p);
 }
 
-/* Reads n values of `width` bytes into the first `most` of out; a later program may keep more.
- */
+/* Reads n values of `width` bytes into the first `most` of out; a later program may
+ * keep more. */
 static void get_figures(struct get *g, unsigned width, void (*set)(void *, unsigned, uint64_t),
                         void *out)
 {

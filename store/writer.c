@@ -14,9 +14,8 @@
 
 #define SETTLE_DELAY_MS   1000  /* a settle waits so long for a commit to ride on */
 #define MAINTAIN_EVERY_MS 60000 /* timed work; no invariant depends on it */
-#define WRITER_STACK                                                                           \
-    (256 * 1024) /* views and records on the stack: 40 KB at most, LMDB's 10                   \
-                  */
+/* Records on the stack: 20 KB at most; LMDB takes 10. */
+#define WRITER_STACK (256 * 1024)
 
 void writer_init(struct writer *w)
 {
@@ -229,8 +228,8 @@ static enum error start(struct ledger *l)
     return rc == 0 ? ERROR_NONE : ERROR_SYSTEM;
 }
 
-/* Queues; called with the lock held, and lets go of it to wake the writer where that needs it.
- */
+/* Queues; called with the lock held, and lets go of it to wake the writer where that
+ * needs it. */
 static enum error enqueue(struct ledger *l, struct op *op)
 {
     struct writer *w = &l->writer;

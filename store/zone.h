@@ -60,8 +60,8 @@ int64_t zone_month(const struct zone *z, int64_t t_ms);
 int64_t zone_next_day_ms(const struct zone *z, int64_t t_ms);
 int64_t zone_next_month_ms(const struct zone *z, int64_t t_ms);
 
-/* Days since 1970 of the first day of month m, and the reverse: year, month 1..12, day 1..31.
- */
+/* Days since 1970 of the first day of month m, and the reverse: year, month 1..12, day
+ * 1..31. */
 int64_t zone_month_first_day(int64_t month);
 void zone_civil(int64_t day, int *year, int *month, int *mday);
 

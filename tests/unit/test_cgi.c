@@ -19,8 +19,7 @@
 #define POUR_MS  1000
 #define SOON_MS  3000
 
-/* ---- the service in the CGI process -------------------------------------------------------
- */
+/* ---- the service in the CGI process ---- */
 
 static struct config settings = {.write_timeout_ms = WRITE_MS, .references = 2};
 
@@ -106,8 +105,7 @@ void service_handle(struct service *s, struct exchange *x)
     }
 }
 
-/* ---- the web server -----------------------------------------------------------------------
- */
+/* ---- the web server ---- */
 
 struct script {
     pid_t pid;

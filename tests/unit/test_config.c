@@ -69,8 +69,7 @@ static void must_fail(const char *what, const char *text, const char *variable,
     assert_ptr_equal(c, untouched);
 }
 
-/* ---- syntax -------------------------------------------------------------------------------
- */
+/* ---- syntax ---- */
 
 static void test_hostile_syntax(void **state)
 {
@@ -225,8 +224,7 @@ static void test_what_is_no_plain_file(void **state)
     config_drop(c);
 }
 
-/* ---- values -------------------------------------------------------------------------------
- */
+/* ---- values ---- */
 
 /* One option of one section with a value that is refused, and why. */
 static void test_refused_values(void **state)
@@ -485,8 +483,7 @@ static void test_values_survive_being_written(void **state)
     free(c.mount);
 }
 
-/* ---- limits -------------------------------------------------------------------------------
- */
+/* ---- limits ---- */
 
 static const struct limit *limit_named(const struct config *c, const char *name)
 {
@@ -665,8 +662,7 @@ static void test_numbers_of_windows(void **state)
     must_fail("a window too many", text, NULL, "17 different windows");
 }
 
-/* ---- the environment ----------------------------------------------------------------------
- */
+/* ---- the environment ---- */
 
 static void test_overrides(void **state)
 {
@@ -743,8 +739,7 @@ static void test_refused_overrides(void **state)
     assert_non_null(strstr(message, "also set by PENNYGATE_SITE_LIMIT"));
 }
 
-/* ---- faults -------------------------------------------------------------------------------
- */
+/* ---- faults ---- */
 
 struct told {
     unsigned n;
@@ -964,8 +959,7 @@ static void test_most_a_day_can_cost(void **state)
     }
 }
 
-/* ---- changes ------------------------------------------------------------------------------
- */
+/* ---- changes ---- */
 
 static void test_a_change_is_seen(void **state)
 {
@@ -1070,8 +1064,7 @@ static void test_server_defaults(void **state)
     config_drop(c);
 }
 
-/* ---- the manual page ----------------------------------------------------------------------
- */
+/* ---- the manual page ---- */
 
 #define MANUAL "gateway/pennygate.conf.5" /* tests run in the root of the tree */
 

@@ -31,8 +31,7 @@
 #define RESTART  3    /* exit status */
 #define NOBODY   65534
 
-/* ---- the service in the pool's process ----------------------------------------------------
- */
+/* ---- the service in the pool's process ---- */
 
 static atomic_bool stopped, cut, restart;
 static atomic_uint held;
@@ -207,8 +206,7 @@ bool service_wants_restart(struct service *s)
     return atomic_load(&restart);
 }
 
-/* ---- the process --------------------------------------------------------------------------
- */
+/* ---- the process ---- */
 
 static const char *path;
 static pid_t child;
@@ -318,8 +316,7 @@ static void wait_held(unsigned n)
     }
 }
 
-/* ---- requests -----------------------------------------------------------------------------
- */
+/* ---- requests ---- */
 
 static void a_request_is_answered(void **state)
 {
@@ -437,8 +434,7 @@ static void a_peer_that_does_not_close_holds_no_worker(void **state)
     }
 }
 
-/* ---- workers ------------------------------------------------------------------------------
- */
+/* ---- workers ---- */
 
 static void kept_alive_connections_own_no_worker(void **state)
 {
@@ -598,8 +594,7 @@ static void an_answer_has_its_time_however_it_is_read(void **state)
     close(fd);
 }
 
-/* ---- the host -----------------------------------------------------------------------------
- */
+/* ---- the host ---- */
 
 /* CPU milliseconds of all children that have ended. */
 static long cpu_used_ms(void)
@@ -666,8 +661,7 @@ static void a_shared_socket_stays_usable_for_others(void **state)
     close(fd);
 }
 
-/* ---- the end ------------------------------------------------------------------------------
- */
+/* ---- the end ---- */
 
 static void a_stop_ends_idle_workers(void **state)
 {
@@ -730,8 +724,7 @@ static void a_restart_is_told_from_a_stop(void **state)
     assert_int_equal(ended(STOP_MS), RESTART);
 }
 
-/* ---- the socket of `serve` ----------------------------------------------------------------
- */
+/* ---- the socket of `serve` ---- */
 
 static void a_socket_has_its_mode_and_replaces_only_a_dead_one(void **state)
 {

@@ -36,8 +36,7 @@ static struct model model;
 static struct service *service;
 static char *no_env[] = {NULL};
 
-/* ---- a site -------------------------------------------------------------------------------
- */
+/* ---- a site ---- */
 
 static void write_configuration(const char *more)
 {
@@ -149,8 +148,7 @@ static void assert_history(uint64_t admitted, uint64_t settled, uint64_t unknown
     assert_int_equal(h.given_back, given_back);
 }
 
-/* ---- an exchange --------------------------------------------------------------------------
- */
+/* ---- an exchange ---- */
 
 #define OUT_MAX 65536
 
@@ -298,8 +296,7 @@ static void ask(const char *body, const char *first, const char *second)
     web_end(&w);
 }
 
-/* ---- before anything is charged -----------------------------------------------------------
- */
+/* ---- before anything is charged ---- */
 
 static void set(char *to, const char *text)
 {
@@ -428,8 +425,7 @@ static void models_are_listed(void **state)
     web_end(&w);
 }
 
-/* ---- answers ------------------------------------------------------------------------------
- */
+/* ---- answers ---- */
 
 static void answers_are_settled_by_their_usage(void **state)
 {
@@ -592,8 +588,7 @@ static void f35_a_silent_stream_beats(void **state)
     assert_history(1, 1, 0, 0);
 }
 
-/* ---- leaving ------------------------------------------------------------------------------
- */
+/* ---- leaving ---- */
 
 static const struct {
     const char *why, *settings, *body;
@@ -661,8 +656,7 @@ static void f12_places_do_not_leak(void **state)
     assert_history(10 * STREAMS + 1, 1, 10 * STREAMS, 0);
 }
 
-/* ---- places, stopping ---------------------------------------------------------------------
- */
+/* ---- places, stopping ---- */
 
 static void who_finds_no_place_hears_busy_and_is_not_charged(void **state)
 {
@@ -716,8 +710,7 @@ static void limits_are_told_with_their_wait(void **state)
     assert_history(2, 2, 0, 0);
 }
 
-/* ---- what changes under a running service -------------------------------------------------
- */
+/* ---- what changes under a running service ---- */
 
 /* Asks until the output has the text: what was broken is tried again once a second. */
 static void ask_until(const char *expected)
