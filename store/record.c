@@ -4,6 +4,7 @@
  */
 #include "store/record.h"
 
+#include <endian.h>
 #include <string.h>
 
 #define TAG_SCHEMA   'S'
@@ -28,13 +29,12 @@ static void put_bytes(struct put *p, const void *bytes, size_t n)
     p->at += n;
 }
 
+/* width: 1 to 8 bytes. */
 static void put_int(struct put *p, uint64_t v, unsigned width)
 {
-    uint8_t b[8];
+    uint64_t b = htobe64(v << (64 - 8 * width));
 
-    for (unsigned i = 0; i < width; i++)
-        b[i] = (uint8_t)(v >> (8 * (width - 1 - i)));
-    put_bytes(p, b, width);
+    put_bytes(p, &b, width);
 }
 
 static void get_bytes(struct get *g, void *out, size_t n)
@@ -50,13 +50,10 @@ static void get_bytes(struct get *g, void *out, size_t n)
 
 static uint64_t get_int(struct get *g, unsigned width)
 {
-    uint8_t b[8];
-    uint64_t v = 0;
+    uint64_t b = 0;
 
-    get_bytes(g, b, width);
-    for (unsigned i = 0; i < width; i++)
-        v = v << 8 | b[i];
-    return v;
+    get_bytes(g, &b, width);
+    return be64toh(b) >> (64 - 8 * width);
 }
 
 static bool get_done(const struct get *g)
