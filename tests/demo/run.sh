@@ -47,7 +47,7 @@ finish() {
 
 # Where the store, the secret and the rest live. lighttpd started by root goes on as www-data,
 # which must be able to reach them.
-user=$(id -un)
+user=''
 run=${RUN_DIR:-$PWD/build/run}
 other=$(cat "$run/pid" 2>/dev/null) || other=''
 if [ -n "$other" ] && grep -qs run.sh "/proc/$other/cmdline"; then

@@ -675,7 +675,8 @@ def test_serve_makes_its_socket_and_stops(made):
 
 def test_serve_on_another_socket(made):
     path = made.directory / "other.sock"
-    serving = Serving(made, "--socket", str(path), path=path)
+    serving = Serving(made, "--socket", str(path), path=path, stdout=subprocess.PIPE)
+    assert serving.process.stdout.readline() == f"listening on {path}\n"
     assert not made.socket.exists()
     assert serving.stop()[0] == 0
 
