@@ -24,7 +24,7 @@
 #define CALLS     100 /* of everybody a day */
 #define STREAMS   2
 #define BEAT_MS   1000
-#define SLACK_MS  2000 /* a busy machine */
+#define SLACK_MS  4000 /* a busy machine */
 #define FREE_MS   5000
 #define SAY(text) "{\"messages\":[{\"role\":\"user\",\"content\":\"" text "\"}]}"
 #define STREAM(text)                                                                           \

@@ -18,7 +18,7 @@
 #include "tests/model/client.h"
 
 #define STREAMS  100
-#define SLACK_MS 1500 /* a busy machine, a sanitizer */
+#define SLACK_MS 6000 /* a busy machine, a sanitizer */
 #define BODY                                                                                   \
     "{\"model\":\"m\",\"stream\":true,\"stream_options\":{\"include_usage\":true},"            \
     "\"messages\":[{\"role\":\"user\",\"content\":\"salt?\"}]}"
