@@ -9,6 +9,7 @@
 
 #include "platform/log.h"
 #include "store/mark.h"
+#include "store/rows.h"
 
 #define ERASE_SPARE    8  /* ended rows that go although nothing was added */
 #define ERASE_ROWS     64 /* looking costs as much as two rows: not in every transaction */
@@ -217,22 +218,31 @@ void batch_run(struct ledger *l, struct op *(*take)(void *arg),
     give(arg, list);
 }
 
+struct front {
+    enum table table;
+    int64_t at;
+};
+
+static enum error see_front(void *arg, struct kv_cursor *c, const struct kv_slice *key,
+                            const struct kv_slice *value)
+{
+    struct front *f = arg;
+
+    (void)c;
+    (void)value;
+    if (!key_instant(f->table, key, &f->at))
+        f->at = INT64_MAX;
+    return ERROR_NOT_FOUND;
+}
+
 /* Whether the front row of a table has ended. */
 static bool front_has_ended(const struct view_context *c, enum table t, int64_t by_ms)
 {
-    struct kv_cursor *cursor;
-    struct kv_slice key, value;
+    struct front f = {t, INT64_MAX};
     struct row_key from;
-    int64_t at = INT64_MAX;
 
-    if (kv_cursor_open(c->txn, &cursor) != ERROR_NONE)
-        return false;
     key_table(t, &from);
-    if (kv_cursor_seek(cursor, from.bytes, from.n, &key, &value) != ERROR_NONE ||
-        !key_instant(t, &key, &at))
-        at = INT64_MAX;
-    kv_cursor_close(cursor);
-    return at <= by_ms;
+    return rows_each(c->txn, &from, see_front, &f) == ERROR_NONE && f.at <= by_ms;
 }
 
 static bool board_differs(const struct view_context *c)

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "store/ledger_parts.h"
+#include "store/rows.h"
 
 /* History */
 
@@ -46,38 +47,31 @@ static bool any(const uint32_t *figures)
     return false;
 }
 
-static enum error walk_days(struct history_walk *w, struct kv_cursor *cursor)
+static enum error visit_day(void *arg, struct kv_cursor *c, const struct kv_slice *key,
+                            const struct kv_slice *value)
 {
-    struct row_key from;
-    struct kv_slice key, value;
+    struct history_walk *w = arg;
     struct history_day d;
-    enum error e;
 
-    key_history(w->first, &from);
-    for (e = kv_cursor_seek(cursor, from.bytes, from.n, &key, &value); e == ERROR_NONE;
-         e = kv_cursor_next(cursor, &key, &value)) {
-        if (!key_history_day(&key, &d.day))
-            return ERROR_NONE;
-        if (!record_history_read(&value, &d))
-            return ERROR_STORE_INVALID;
-        show_day(w, &d);
-    }
-    return e == ERROR_NOT_FOUND ? ERROR_NONE : e;
+    (void)c;
+    if (!key_history_day(key, &d.day))
+        return ERROR_NOT_FOUND;
+    if (!record_history_read(value, &d))
+        return ERROR_STORE_INVALID;
+    show_day(w, &d);
+    return ERROR_NONE;
 }
 
 static enum error history(void *arg, const struct view_context *c)
 {
     struct history_walk *w = arg;
-    struct kv_cursor *cursor;
-    enum error e = kv_cursor_open(c->txn, &cursor);
+    struct row_key from;
 
-    if (e != ERROR_NONE)
-        return e;
     w->today =
         zone_day(view_zone(c->ledger, w->policy), storetime_now(&c->state->time, c->now));
     unfolded(c, w->board);
-    e = walk_days(w, cursor);
-    kv_cursor_close(cursor);
+    key_history(w->first, &from);
+    enum error e = rows_each(c->txn, &from, visit_day, w);
     if (e == ERROR_NONE && !w->saw_today && any(w->board)) {
         struct history_day d = {.day = w->today};
         show_day(w, &d);
@@ -142,17 +136,12 @@ static enum error add_used(struct use *u, const struct view_context *c)
 
     u->n = window_slots(u->limit->window, z, t, slot);
     for (unsigned i = 0; i < u->n; i++) {
-        struct kv_slice value;
         struct amounts a;
 
         key_counter(u->limit->window, &slot[i], u->limit->subject, none, &u->row[i]);
-        enum error e = kv_get(c->txn, u->row[i].bytes, u->row[i].n, &value);
-        if (e == ERROR_NOT_FOUND)
-            continue;
+        enum error e = rows_amounts(c->txn, &u->row[i], &a);
         if (e != ERROR_NONE)
             return e;
-        if (!record_amounts_read(&value, &a))
-            return ERROR_STORE_INVALID;
         u->out.used = amount_add(u->out.used, a.of[u->limit->unit]);
         if (a.of[u->limit->unit] > 0) /* newest first: the last one seen frees first */
             frees = window_frees_ms(u->limit->window, z, t, &slot[i]);

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "store/batch.h"
+#include "store/rows.h"
 
 static const enum subject shared[] = {SUBJECT_EVERYONE, SUBJECT_ANONYMOUS};
 #define SHARED 2
@@ -34,18 +35,13 @@ static enum error add_slots(struct batch *b, struct carried *c, const struct slo
         const struct slot *s = &list[i / SHARED];
         struct amounts *sum = &c->sum[i % SHARED], a;
         struct row_key key;
-        struct kv_slice value;
 
         if (is_among(s, without, n_without))
             continue;
         key_counter(c->window, s, shared[i % SHARED], none, &key);
-        enum error e = kv_get(b->txn, key.bytes, key.n, &value);
-        if (e == ERROR_NOT_FOUND)
-            continue;
+        enum error e = rows_amounts(b->txn, &key, &a);
         if (e != ERROR_NONE)
             return e;
-        if (!record_amounts_read(&value, &a))
-            return ERROR_STORE_INVALID;
         for (unsigned u = 0; u < UNITS_SUMMED; u++)
             sum->of[u] = amount_add(sum->of[u], a.of[u]);
     }
@@ -83,23 +79,22 @@ static enum error put_carried(struct batch *b, const struct op *op, const struct
     return ERROR_NONE;
 }
 
+static enum error clear_row(void *arg, struct kv_cursor *c, const struct kv_slice *key,
+                            const struct kv_slice *value)
+{
+    const enum table *t = arg;
+    int64_t at;
+
+    (void)value;
+    return key_instant(*t, key, &at) ? kv_cursor_delete(c) : ERROR_NOT_FOUND;
+}
+
 static enum error clear_table(struct batch *b, enum table t)
 {
-    struct kv_cursor *c;
-    struct kv_slice key, value;
     struct row_key from;
-    int64_t at;
-    enum error e = kv_cursor_open(b->txn, &c);
 
-    if (e != ERROR_NONE)
-        return e;
     key_table(t, &from);
-    e = kv_cursor_seek(c, from.bytes, from.n, &key, &value);
-    while (e == ERROR_NONE && key_instant(t, &key, &at))
-        if ((e = kv_cursor_delete(c)) == ERROR_NONE)
-            e = kv_cursor_next(c, &key, &value);
-    kv_cursor_close(c);
-    return e == ERROR_NOT_FOUND ? ERROR_NONE : e;
+    return rows_each(b->txn, &from, clear_row, &t);
 }
 
 /* Fresh keys for every window of the store; replaces a file that does not match, too. */

@@ -7,6 +7,7 @@
 
 #include "platform/log.h"
 #include "store/batch.h"
+#include "store/rows.h"
 
 /* History */
 
@@ -98,25 +99,32 @@ static enum error erase_row(struct batch *b, enum table t, struct kv_cursor *c,
     return e == ERROR_NONE ? kv_cursor_delete(c) : e;
 }
 
+struct erasing {
+    struct batch *batch;
+    enum table table;
+    unsigned left;
+};
+
+static enum error erase_ended(void *arg, struct kv_cursor *c, const struct kv_slice *key,
+                              const struct kv_slice *value)
+{
+    struct erasing *w = arg;
+
+    if (w->left == 0 || !has_ended(w->batch, w->table, key))
+        return ERROR_NOT_FOUND;
+    w->left--;
+    return erase_row(w->batch, w->table, c, value);
+}
+
 static enum error erase_table(struct batch *b, enum table t, unsigned *left)
 {
-    struct kv_cursor *c;
-    struct kv_slice key, value;
+    struct erasing w = {b, t, *left};
     struct row_key from;
-    enum error e = kv_cursor_open(b->txn, &c);
 
-    if (e != ERROR_NONE)
-        return e;
     key_table(t, &from);
-    e = kv_cursor_seek(c, from.bytes, from.n, &key, &value);
-    while (e == ERROR_NONE && *left > 0 && has_ended(b, t, &key)) {
-        if ((e = erase_row(b, t, c, &value)) != ERROR_NONE)
-            break;
-        --*left;
-        e = kv_cursor_next(c, &key, &value);
-    }
-    kv_cursor_close(c);
-    return e == ERROR_NOT_FOUND ? ERROR_NONE : e;
+    enum error e = rows_each(b->txn, &from, erase_ended, &w);
+    *left = w.left;
+    return e;
 }
 
 enum error batch_erase(struct batch *b, unsigned most)
@@ -133,30 +141,29 @@ enum error batch_erase(struct batch *b, unsigned most)
     return e;
 }
 
+static enum error end_old_hold(void *arg, struct kv_cursor *c, const struct kv_slice *key,
+                               const struct kv_slice *value)
+{
+    struct batch *b = arg;
+    struct hold_places h;
+    int64_t deadline;
+
+    if (!key_instant(TABLE_RESERVATION, key, &deadline))
+        return ERROR_NOT_FOUND;
+    if (!record_hold_places(value, &h))
+        return ERROR_STORE_INVALID;
+    if (memcmp(h.boot_id, b->now.boot_id, sizeof b->now.boot_id) == 0)
+        return ERROR_NONE;
+    return erase_row(b, TABLE_RESERVATION, c, value);
+}
+
 /* Reservations of an earlier boot: their holders are gone, their money stays charged. */
 enum error batch_new_boot(struct batch *b)
 {
-    struct kv_cursor *c;
-    struct kv_slice key, value;
     struct row_key from;
-    struct hold h;
-    int64_t deadline;
-    enum error e = kv_cursor_open(b->txn, &c);
 
-    if (e != ERROR_NONE)
-        return e;
     key_table(TABLE_RESERVATION, &from);
-    e = kv_cursor_seek(c, from.bytes, from.n, &key, &value);
-    while (e == ERROR_NONE && key_instant(TABLE_RESERVATION, &key, &deadline)) {
-        if (!record_hold_read(&value, &h))
-            e = ERROR_STORE_INVALID;
-        else if (memcmp(h.boot_id, b->now.boot_id, sizeof h.boot_id) != 0)
-            e = erase_row(b, TABLE_RESERVATION, c, &value);
-        if (e == ERROR_NONE)
-            e = kv_cursor_next(c, &key, &value);
-    }
-    kv_cursor_close(c);
-    return e == ERROR_NOT_FOUND ? ERROR_NONE : e;
+    return rows_each(b->txn, &from, end_old_hold, b);
 }
 
 /* The board */
@@ -232,24 +239,35 @@ static bool in_policy(const struct op *op, uint32_t code)
     return false;
 }
 
+struct search {
+    uint32_t code;
+    int64_t store_ms;
+    bool found;
+};
+
+static enum error seek_live_row(void *arg, struct kv_cursor *c, const struct kv_slice *key,
+                                const struct kv_slice *value)
+{
+    struct search *w = arg;
+    int64_t at;
+
+    (void)c;
+    (void)value;
+    if (!key_instant(TABLE_COUNTER, key, &at))
+        return ERROR_NOT_FOUND;
+    w->found = at > w->store_ms && key_window(key) == w->code;
+    return w->found ? ERROR_NOT_FOUND : ERROR_NONE;
+}
+
 static enum error has_live_row(struct batch *b, uint32_t code, bool *out)
 {
-    struct kv_cursor *c;
-    struct kv_slice key, value;
+    struct search w = {code, b->state.time.time_ms, false};
     struct row_key from;
-    int64_t at;
-    enum error e = kv_cursor_open(b->txn, &c);
 
-    if (e != ERROR_NONE)
-        return e;
     key_table(TABLE_COUNTER, &from);
-    *out = false;
-    for (e = kv_cursor_seek(c, from.bytes, from.n, &key, &value);
-         e == ERROR_NONE && key_instant(TABLE_COUNTER, &key, &at) && !*out;
-         e = kv_cursor_next(c, &key, &value))
-        *out = at > b->state.time.time_ms && key_window(&key) == code;
-    kv_cursor_close(c);
-    return e == ERROR_NOT_FOUND ? ERROR_NONE : e;
+    enum error e = rows_each(b->txn, &from, seek_live_row, &w);
+    *out = w.found;
+    return e;
 }
 
 /*

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "store/ledger_parts.h"
+#include "store/rows.h"
 
 static const struct zone utc;
 
@@ -94,19 +95,6 @@ static enum error window_entry(const struct view_context *c, struct window w,
     return ERROR_NONE;
 }
 
-static enum error read_slot(const struct view_context *c, const struct row_key *key,
-                            struct amounts *used)
-{
-    struct kv_slice value;
-    enum error e = kv_get(c->txn, key->bytes, key->n, &value);
-
-    if (e == ERROR_NOT_FOUND)
-        return ERROR_NONE; /* the first-ever caller has used nothing */
-    if (e != ERROR_NONE)
-        return e;
-    return record_amounts_read(&value, used) ? ERROR_NONE : ERROR_STORE_INVALID;
-}
-
 /* Reads the slots of one counter, hashing the subject once per period that they touch. */
 static enum error read_counter(const struct view_context *c, const struct zone *z,
                                struct demand *d, struct counter *out, struct row_key *row)
@@ -137,7 +125,7 @@ static enum error read_counter(const struct view_context *c, const struct zone *
         key_counter(out->window, &slot[i], out->subject, hash, &key);
         if (i == 0)
             *row = key;
-        if ((e = read_slot(c, &key, &out->slot[i].used)) != ERROR_NONE)
+        if ((e = rows_amounts(c->txn, &key, &out->slot[i].used)) != ERROR_NONE)
             return e;
     }
     return ERROR_NONE;
@@ -181,34 +169,37 @@ enum error view_build(const struct view_context *c, const struct policy *p, stru
     return ERROR_NONE;
 }
 
+struct holds {
+    const struct view_context *context;
+    hold_visit *visit;
+    void *arg;
+};
+
+static enum error visit_hold(void *arg, struct kv_cursor *c, const struct kv_slice *key,
+                             const struct kv_slice *value)
+{
+    const struct holds *w = arg;
+    const struct clock_now *now = w->context->now;
+    struct hold_places h;
+    int64_t deadline;
+
+    (void)c;
+    if (!key_instant(TABLE_RESERVATION, key, &deadline))
+        return ERROR_NOT_FOUND;
+    if (!record_hold_places(value, &h))
+        return ERROR_STORE_INVALID;
+    if (memcmp(h.boot_id, now->boot_id, sizeof now->boot_id) != 0)
+        return ERROR_NONE;
+    return w->visit(w->arg, hold_id(key), &h, value);
+}
+
 enum error view_holds(const struct view_context *c, hold_visit *visit, void *arg)
 {
-    struct kv_cursor *cursor;
-    struct kv_slice key, value;
+    struct holds w = {c, visit, arg};
     struct row_key from;
-    struct hold_places h;
-    enum error e = kv_cursor_open(c->txn, &cursor);
 
-    if (e != ERROR_NONE)
-        return e;
     key_reservation(c->now->boot_ms, 0, &from);
-    for (e = kv_cursor_seek(cursor, from.bytes, from.n, &key, &value); e == ERROR_NONE;
-         e = kv_cursor_next(cursor, &key, &value)) {
-        int64_t deadline;
-
-        if (!key_instant(TABLE_RESERVATION, &key, &deadline))
-            break;
-        if (!record_hold_places(&value, &h)) {
-            e = ERROR_STORE_INVALID;
-            break;
-        }
-        if (memcmp(h.boot_id, c->now->boot_id, sizeof c->now->boot_id) != 0)
-            continue;
-        if ((e = visit(arg, hold_id(&key), &h, &value)) != ERROR_NONE)
-            break;
-    }
-    kv_cursor_close(cursor);
-    return e == ERROR_NOT_FOUND ? ERROR_NONE : e;
+    return rows_each(c->txn, &from, visit_hold, &w);
 }
 
 struct live_count {
