@@ -261,7 +261,8 @@ static struct connection *add(struct gate *g, int fd, int64_t now)
     memset(c, 0, sizeof(*c));
     c->state = WAITING;
     c->fd = fd;
-    c->due_ms = now + POOL_REQUEST_MS;
+    /* A worker that was about to accept can be overtaken by the stop. */
+    c->due_ms = now + (g->accepting ? POOL_REQUEST_MS : STOP_GRACE_MS);
     c->write_due_ms = NEVER;
     g->pending++;
     g->used = true;

@@ -1,5 +1,6 @@
 """Requests that no web server would hand on as they are: FastCGI straight to the socket of
 `serve`, and CGI straight to the program. Both return a harness.Answer."""
+import contextlib
 import json
 import os
 import socket
@@ -75,15 +76,18 @@ def fastcgi(place, method="POST", body=HELLO, twice=(), **options):
 
 
 def cgi_process(site, method="POST", body=HELLO, environment=(), **options):
-    """A CGI process that has got its whole request."""
+    """A CGI process that has been given its whole request."""
     sent, body = parameters(method, body=body, **options)
     user = {} if os.geteuid() else {"user": USER, "group": GROUP, "extra_groups": []}
     process = subprocess.Popen(
         [site.program], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
         env={**site.environment(), "PENNYGATE_CONFIG": str(site.config), **dict(environment), **sent},
         **user)
-    process.stdin.write(body)
-    process.stdin.close()
+    with contextlib.suppress(BrokenPipeError):  # it may answer without having read it
+        process.stdin.write(body)
+        process.stdin.flush()
+    with contextlib.suppress(BrokenPipeError):
+        process.stdin.close()
     process.stdin = None
     return process
 

@@ -212,3 +212,58 @@ def test_an_error_whose_body_does_not_end_holds_nobody_up_for_long(site, model, 
     gone.set()
     assert answer.code == "upstream_refused"
     assert time.monotonic() - begun < 4
+
+
+BARE = {"overhead-per-call": 0, "overhead-per-message": 0, "max-output-tokens": 40}
+ASK = "0123456789"
+WORST = 10 + 40
+
+
+@pytest.mark.parametrize("usage, tokens", [
+    # F20: what is no report is none, also where there is no other
+    ('null', WORST), ('{}', WORST), ('[]', WORST), ('"7"', WORST), ('7', WORST), ('true', WORST),
+    ('{"prompt_tokens":0,"completion_tokens":0,"total_tokens":0}', WORST),
+    ('{"prompt_tokens":0,"completion_tokens":0}', WORST), ('{"total_tokens":9}', WORST),
+    ('{"prompt_tokens":9}', WORST), ('{"completion_tokens":9}', WORST),
+    # F29: nor is what nobody can believe
+    ('{"prompt_tokens":-1,"completion_tokens":8}', WORST), ('{"prompt_tokens":9,"completion_tokens":-8}', WORST),
+    ('{"prompt_tokens":9.5,"completion_tokens":8}', WORST), ('{"prompt_tokens":9,"completion_tokens":8.0}', WORST),
+    ('{"prompt_tokens":"9","completion_tokens":"8"}', WORST), ('{"prompt_tokens":[9],"completion_tokens":{}}', WORST),
+    ('{"prompt_tokens":9,"completion_tokens":1e3}', WORST), ('{"prompt_tokens":9,"completion_tokens":true}', WORST),
+    ('{"prompt_tokens":9223372036854775807,"completion_tokens":8}', WORST),
+    ('{"prompt_tokens":9,"completion_tokens":9223372036854775807}', WORST),
+    ('{"prompt_tokens":9223372036854775807,"completion_tokens":9223372036854775807}', WORST),
+    ('{"prompt_tokens":4294967305,"completion_tokens":4294967304}', WORST),
+    ('{"prompt_tokens":161,"completion_tokens":8}', WORST), ('{"prompt_tokens":9,"completion_tokens":641}', WORST),
+    ('{"prompt_tokens":9,"completion_tokens":8,"total_tokens":3}', WORST),
+    ('{"prompt_tokens":9,"completion_tokens":8,"prompt_tokens_details":{"cached_tokens":10}}', WORST),
+    ('{"prompt_tokens":9,"completion_tokens":8,"completion_tokens_details":{"reasoning_tokens":9}}', WORST),
+    # both sides of what is still believed, and of what is free
+    ('{"prompt_tokens":160,"completion_tokens":640}', 800), ('{"prompt_tokens":1,"completion_tokens":0}', 1),
+    ('{"prompt_tokens":9,"completion_tokens":8}', 17), ('{"prompt_tokens":9,"completion_tokens":8,"x":"y"}', 17),
+])
+@pytest.mark.parametrize("stream", [False, True])
+def test_f20_f29_what_is_charged_for_a_report_that_stands_alone(site, model, upstream, usage, tokens, stream):
+    answer = b'{"choices":[{"index":0,"%s":{"content":"Salty."},"finish_reason":"stop"}],"usage":' + usage.encode() + b"}"
+    script = events(b"data: " + answer % b"delta" + b"\n\ndata: [DONE]\n\n") if stream else \
+        plain(body=answer % b"message")
+    place = site(demo={**BARE, "url": upstream(script).url},
+                 limits={"budget": limit("everyone", "tokens", "day", 1000000)})
+    answer = place.start("cgi").chat(ASK, stream=stream)  # by CGI it is settled before the answer's end
+    assert answer.status == 200 and answer.text == "Salty."
+    assert place.used("budget") == tokens
+
+
+@pytest.mark.parametrize("later, tokens", [
+    ('null', 17), ('{}', 17), ('{"prompt_tokens":0,"completion_tokens":0,"total_tokens":0}', 17),
+    ('{"prompt_tokens":9,"completion_tokens":3}', 17), ('{"prompt_tokens":9,"completion_tokens":14}', 23),
+    ('{"prompt_tokens":1,"completion_tokens":14}', 23), ('{"prompt_tokens":20,"completion_tokens":1}', 28)])
+def test_f19_f20_of_several_reports_the_largest_figures_count(site, model, upstream, later, tokens):
+    first = '{"prompt_tokens":9,"completion_tokens":8}'
+    script = events(*(b'data: {"choices":[{"index":0,"delta":{"content":"a"}}],"usage":' + usage.encode() + b"}\n\n"
+                      for usage in (first, later)),
+                    b'data: {"choices":[{"index":0,"delta":{},"finish_reason":"stop"}]}\n\ndata: [DONE]\n\n')
+    place = site(demo={**BARE, "url": upstream(script).url},
+                 limits={"budget": limit("everyone", "tokens", "day", 1000000)})
+    assert place.start("cgi").chat(ASK, stream=True).text == "aa"
+    assert place.used("budget") == tokens
