@@ -42,7 +42,7 @@ flags-release := -Os -fno-asynchronous-unwind-tables -fno-unwind-tables $(HARDEN
 flags-clang   := -O2 $(HARDEN)
 flags-asan    := -O1 -fno-omit-frame-pointer -fsanitize=address,undefined \
 	-fno-sanitize-recover=undefined
-flags-tsan    := -O1 -fno-omit-frame-pointer -fsanitize=thread $(call try,-Wno-tsan)
+flags-tsan    := -O1 -fno-omit-frame-pointer -fsanitize=thread
 flags-fuzz    := -O1 -fno-omit-frame-pointer -fsanitize=fuzzer-no-link,address,undefined \
 	-fno-sanitize-recover=undefined
 

@@ -333,7 +333,7 @@ static void settle(void *arg, const struct relay_end *end)
     e = ledger_settle(c->ledger, &c->reservation, &s, c->job->x->single);
     if (e != ERROR_NONE) /* stays charged as reserved */
         site_fault(c->job->site, c->job->use, e);
-    if (s.kind == SETTLE_NOTHING)
+    if (s.kind == SETTLE_NOTHING || s.kind == SETTLE_CALL)
         return;
     c->log->usage = s.kind == SETTLE_USAGE ? "reported" : "estimated";
     c->log->tokens_in = s.kind == SETTLE_USAGE ? s.tokens_in : c->reservation.tokens_in;

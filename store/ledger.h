@@ -150,7 +150,9 @@ struct reservation {
 enum settle_kind {
     SETTLE_USAGE,   /* real usage is known */
     SETTLE_UNKNOWN, /* no usage, caller gone, not believable: stays charged in full */
-    SETTLE_NOTHING  /* nothing can have been billed: everything is given back, the call too */
+    SETTLE_NOTHING, /* the API was not asked: everything is given back, the call too */
+    SETTLE_CALL     /* it was, but nothing can have been billed: only the call stays charged, or
+                       a caller could ask an API that refuses us without end */
 };
 struct settlement {
     enum settle_kind kind;

@@ -325,5 +325,20 @@ def test_f15_parallel_settlements_come_to_the_exact_sum(site, model):
     assert place.used("tokens") == place.used("month") == want["tokens"]
     assert place.used("cost") == place.used("sliding") == want["cost"]
     assert (day["admitted"], day["settled"], day["unknown"], day["given_back"]) == (240, 160, 40, 40)
-    assert place.used("site-day") == 200, "calls that cannot have been billed are given back"
+    assert place.used("site-day") == 240, "a call that reached the API counts, whatever it answered"
     assert day["cost_nano"] == want["cost"] and day["tokens_in"] + day["tokens_out"] == want["tokens"]
+
+
+@pytest.mark.parametrize("status", [401, 402, 404, 429])
+def test_f46_an_api_that_refuses_us_is_not_hammered_past_the_limits(site, model, status):
+    """Nothing can have been billed, so tokens and money come back. The call does not: or one
+    caller could ask, past every limit of calls, an API that has begun to refuse our key."""
+    model.set(status=status)
+    place = site(limits={"visitor-day": limit("address", "calls", "day", 3),
+                         "tokens": limit("everyone", "tokens", "day", 100000)})
+    server = place.start()
+    statuses = [server.chat().status for _ in range(10)]
+    assert 429 not in statuses[:3] and statuses[3:] == [429] * 7
+    assert model.count == 3
+    place.settled()
+    assert place.used("tokens") == 0 and place.used("site-day") == 3

@@ -46,6 +46,22 @@ static void admits_up_to_max_and_settles_exactly(void **state)
     must(f, DECISION_ADMITTED, NULL);
 }
 
+/* The API was asked and refused us: money and tokens come back, the call does not. */
+static void a_refused_call_stays_counted(void **state)
+{
+    struct fixture *f = *state;
+    struct reservation r;
+
+    add_limit(f, "tokens", SUBJECT_EVERYONE, UNIT_TOKENS, "day", 300);
+    add_limit(f, "cost", SUBJECT_EVERYONE, UNIT_COST, "day", 3000);
+    add_limit(f, "calls", SUBJECT_EVERYONE, UNIT_CALLS, "day", 10);
+    must(f, DECISION_ADMITTED, &r);
+    settle(f, &r, SETTLE_CALL, 5, 5);
+    assert_int_equal(used(f, 0), 0);
+    assert_int_equal(used(f, 1), 0);
+    assert_int_equal(used(f, 2), 1);
+}
+
 static void settles_more_than_was_reserved_and_learns(void **state)
 {
     struct fixture *f = *state;
@@ -923,6 +939,7 @@ int main(void)
 #define T(f) cmocka_unit_test_setup_teardown(f, set_up, tear_down)
     const struct CMUnitTest tests[] = {
         T(admits_up_to_max_and_settles_exactly),
+        T(a_refused_call_stays_counted),
         T(settles_more_than_was_reserved_and_learns),
         T(refusals_leave_the_data_file_as_it_is),
         T(refusal_inside_the_write_transaction_writes_nothing),
