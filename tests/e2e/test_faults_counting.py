@@ -262,6 +262,14 @@ def test_f12_a_place_is_free_once_its_stream_has_ended(site, model):
     assert place.used("site-day") == 3, "the money of killed and left streams stays charged"
 
 
+@pytest.mark.parametrize("stream", [False, True])
+def test_f12_the_end_of_an_answer_is_the_end_of_its_place(gate, model, mode, stream):
+    """Who has read an answer to its end may ask at once, as often as they like."""
+    server = gate(mode, limits={"visitor-at-once": limit("address", "concurrent", None, 1)})
+    assert [server.chat(stream=stream).status for _ in range(100)] == [200] * 100
+    assert model.stats()["max_open"] == 1
+
+
 def test_a_request_that_can_never_fit_is_too_long(gate, model):
     server = gate(demo=BARE, limits={"budget": limit("everyone", "tokens", "day", 110)})
     assert server.chat("0123456789").status == 200

@@ -26,7 +26,9 @@ def refused(answer, *codes, cut=False):
 
 
 def tree(place):
-    return sorted(str(path.relative_to(place.directory)) for path in place.store.rglob("*"))
+    """Names and sizes of all that is in the store's directory."""
+    return sorted((str(path.relative_to(place.directory)), path.is_file() and path.stat().st_size)
+                  for path in place.store.rglob("*"))
 
 
 class Fault:
@@ -287,7 +289,7 @@ def test_f42_the_store_is_harmed_under_a_running_process(site, model, fault):
     for stream in (False, True, False, False, False):
         assert refused(server.chat(stream=stream), *fault.codes, cut=fault.cuts)
     assert model.count == 1
-    assert tree(place) == before, "something was created"
+    assert tree(place) == before, "something was made or written"
 
     def tells():  # a process that died of a cut file leaves it to the next one
         return refused(server.chat(), *fault.codes, cut=fault.cuts) and complaints(server, log)
@@ -309,12 +311,12 @@ def test_f42_the_store_is_harmed_before_the_start(site, model, fault, kind):
     first.stop()
     harmed = fault(place)
     harmed.harm()
-    server = place.start(kind)
     before = tree(place)
+    server = place.start(kind)
     for stream in (False, True):
         assert refused(server.chat(stream=stream), *fault.codes)
     assert model.count == 1
-    assert tree(place) == before, "something was created"
+    assert tree(place) == before, "something was made or written"
     told = complaints(server)
     assert len(told) == (1 if kind == "spawned" else 2) and all(fault.says in line for line in told), told
     done = place.run("check", check=False)
