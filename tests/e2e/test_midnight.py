@@ -31,6 +31,7 @@ def clock(site):
             self.to(begin - made)
             self.place.init()
             self.server = self.place.start(mode)
+            assert self.server.get("/v1/models").status == 200, "it has opened its store"
             self.to(begin)
 
         def to(self, moment):
