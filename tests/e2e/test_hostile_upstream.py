@@ -99,6 +99,8 @@ ECHOES = {
     "in the body of a 400": plain(b"400 Bad Request", ERROR),
     "in the body of a 404": plain(b"404 Not Found", ERROR),
     "in the body of a 429": plain(b"429 Slow Down", ERROR, b"Retry-After: KEY\r\n"),
+    "in parts, in a code": plain(b"401 Unauthorized", b'{"error":{"code":"bad_0123456789","type":"sk_practice"}}'),
+    "in parts, in a code inside a 200": plain(body=b'{"error":{"code":"key_is_0123456789"}}'),
     "in the reason": plain(b"403 KEY", b"{}"),
     "in a header": plain(b"200 OK", b"nothing", b"X-Key: KEY\r\nSet-Cookie: k=KEY\r\nX-Request-Id: KEY\r\n"),
     "in the content type": plain(kind=b"KEY"),
