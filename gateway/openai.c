@@ -119,8 +119,20 @@ static bool take_usage(const json_t *v, struct usage *out)
     completion = total - prompt;
     if (reasoning > completion)
         return false;
-    *out = (struct usage){true, prompt, cached, written, completion};
+    *out = (struct usage){true, prompt, cached, written, completion, false};
     return true;
+}
+
+/* null, an empty object and nothing but zeros are placeholders, and no reports. */
+static bool is_placeholder(const json_t *v)
+{
+    uint64_t prompt = 0, completion = 0, total = 0;
+
+    if (v == NULL || json_is_null(v))
+        return true;
+    return json_is_object(v) && count_of(v, "prompt_tokens", &prompt) &&
+           count_of(v, "completion_tokens", &completion) &&
+           count_of(v, "total_tokens", &total) && prompt == 0 && completion == 0 && total == 0;
 }
 
 /* -- errors -- */
@@ -303,7 +315,9 @@ static bool take_answer(const json_t *root, const char *holder, struct part *out
 {
     if (!json_is_object(root))
         return false;
-    take_usage(json_object_get(root, "usage"), &out->usage);
+    const json_t *usage = json_object_get(root, "usage");
+    if (!take_usage(usage, &out->usage))
+        out->usage.doubtful = !is_placeholder(usage);
     take_error(root, out);
     return out->error || take_choices(json_object_get(root, "choices"), holder, out);
 }

@@ -89,7 +89,8 @@ void price_real(const struct price *p, const struct usage *u, struct amounts *ou
 
 bool usage_believable(const struct usage *u, uint64_t reserved_in, uint64_t reserved_out)
 {
-    if (!u->known || u->cached_input > u->input || u->cache_write > u->input - u->cached_input)
+    if (!u->known || u->doubtful || u->cached_input > u->input ||
+        u->cache_write > u->input - u->cached_input)
         return false;
     return divide_up(u->input, PRICE_BELIEVED) <= reserved_in &&
            divide_up(u->output, PRICE_BELIEVED) <= reserved_out;
@@ -97,6 +98,7 @@ bool usage_believable(const struct usage *u, uint64_t reserved_in, uint64_t rese
 
 void usage_merge(struct usage *total, const struct usage *more)
 {
+    total->doubtful = more->doubtful || (total->doubtful && !more->known);
     if (!more->known)
         return;
     total->known = true;

@@ -40,6 +40,7 @@ struct price_request {
 struct usage {
     bool known;
     uint64_t input, cached_input, cache_write, output; /* cached and write are parts of input */
+    bool doubtful; /* the last report was one that nobody can believe */
 };
 
 /* Worst case: calls 1, tokens, cost; and the two parts of tokens. */

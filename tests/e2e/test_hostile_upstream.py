@@ -256,6 +256,24 @@ def test_f20_f29_what_is_charged_for_a_report_that_stands_alone(site, model, ups
     assert place.used("budget") == tokens
 
 
+@pytest.mark.parametrize("later", [
+    '{"prompt_tokens":-1,"completion_tokens":8}', '{"prompt_tokens":9,"completion_tokens":"8"}', '{"prompt_tokens":9}',
+    '{"prompt_tokens":9,"completion_tokens":1e3}', '{"prompt_tokens":161,"completion_tokens":8}', '5', '[]'])
+@pytest.mark.parametrize("last, tokens", [(None, WORST), ('{"prompt_tokens":9,"completion_tokens":8}', 17)])
+def test_f29_a_last_report_that_nobody_can_believe_spoils_those_before(site, model, upstream, later, last, tokens):
+    """A running total is no usage of the whole answer: charged in full, unless a believable one follows."""
+    if "161" in later and last:
+        tokens = WORST  # the largest figures count, and are not believable
+    reports = ['{"prompt_tokens":9,"completion_tokens":3}', later, *([last] if last else [])]
+    script = events(*(b'data: {"choices":[{"index":0,"delta":{"content":"a"}}],"usage":' + usage.encode() + b"}\n\n"
+                      for usage in reports),
+                    b'data: {"choices":[{"index":0,"delta":{},"finish_reason":"stop"}]}\n\ndata: [DONE]\n\n')
+    place = site(demo={**BARE, "url": upstream(script).url},
+                 limits={"budget": limit("everyone", "tokens", "day", 1000000)})
+    assert place.start("cgi").chat(ASK, stream=True).text == "a" * len(reports)
+    assert place.used("budget") == tokens
+
+
 @pytest.mark.parametrize("later, tokens", [
     ('null', 17), ('{}', 17), ('{"prompt_tokens":0,"completion_tokens":0,"total_tokens":0}', 17),
     ('{"prompt_tokens":9,"completion_tokens":3}', 17), ('{"prompt_tokens":9,"completion_tokens":14}', 23),

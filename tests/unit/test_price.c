@@ -117,7 +117,7 @@ static void test_largest_bounds_do_not_wrap(void **state)
                       .cache_write_nano = PRICE_MAX_NANO - 1,
                       .output_nano = PRICE_MAX_NANO - 1,
                       .per_call_nano = PRICE_MAX_NANO};
-    struct usage u = {true, PRICE_COUNTED, PRICE_COUNTED / 2, 1, PRICE_COUNTED};
+    struct usage u = {true, PRICE_COUNTED, PRICE_COUNTED / 2, 1, PRICE_COUNTED, false};
     struct amounts a;
     (void)state;
     price_real(&p, &u, &a);
@@ -128,7 +128,7 @@ static void test_largest_bounds_do_not_wrap(void **state)
 /* F22: of 100 input tokens 80 were cached: 20 at the full price and 80 at the cached one. */
 static void test_f22_cached_tokens_are_counted_once(void **state)
 {
-    struct usage u = {true, 100, 80, 0, 10};
+    struct usage u = {true, 100, 80, 0, 10, false};
     struct amounts a;
     (void)state;
     price_real(&small, &u, &a);
@@ -146,7 +146,7 @@ static void test_rounds_up_once_per_call(void **state)
                       .input_nano = 500000, /* half a nano-dollar a token */
                       .output_nano = 500000,
                       .per_call_nano = 7};
-    struct usage u = {true, 1, 0, 0, 1};
+    struct usage u = {true, 1, 0, 0, 1, false};
     struct amounts a;
     (void)state;
     price_real(&p, &u, &a);
@@ -168,18 +168,19 @@ static void test_f29_believable(void **state)
         struct usage usage;
         bool believable;
     } rows[] = {
-        {"no usage", {false, 1, 0, 0, 1}, false},
-        {"nothing used", {true, 0, 0, 0, 0}, true},
-        {"sixteen times the input", {true, 1600, 0, 0, 1}, true},
-        {"one token more", {true, 1601, 0, 0, 1}, false},
-        {"sixteen times the output", {true, 1, 0, 0, 160}, true},
-        {"one more of those", {true, 1, 0, 0, 161}, false},
-        {"all input cached", {true, 100, 100, 0, 1}, true},
-        {"more cached than there was", {true, 100, 101, 0, 1}, false},
-        {"cached and written together above the input", {true, 100, 60, 41, 1}, false},
-        {"cached and written make up the input", {true, 100, 60, 40, 1}, true},
-        {"hostile: sums that wrap", {true, 100, 2, UINT64_MAX, 1}, false},
-        {"hostile: the largest number", {true, UINT64_MAX, 0, 0, UINT64_MAX}, false},
+        {"no usage", {false, 1, 0, 0, 1, false}, false},
+        {"the last report was nonsense", {true, 1, 0, 0, 1, true}, false},
+        {"nothing used", {true, 0, 0, 0, 0, false}, true},
+        {"sixteen times the input", {true, 1600, 0, 0, 1, false}, true},
+        {"one token more", {true, 1601, 0, 0, 1, false}, false},
+        {"sixteen times the output", {true, 1, 0, 0, 160, false}, true},
+        {"one more of those", {true, 1, 0, 0, 161, false}, false},
+        {"all input cached", {true, 100, 100, 0, 1, false}, true},
+        {"more cached than there was", {true, 100, 101, 0, 1, false}, false},
+        {"cached and written together above the input", {true, 100, 60, 41, 1, false}, false},
+        {"cached and written make up the input", {true, 100, 60, 40, 1, false}, true},
+        {"hostile: sums that wrap", {true, 100, 2, UINT64_MAX, 1, false}, false},
+        {"hostile: the largest number", {true, UINT64_MAX, 0, 0, UINT64_MAX, false}, false},
     };
     (void)state;
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
@@ -191,8 +192,8 @@ static void test_f29_believable(void **state)
 static void test_f19_f20_running_totals(void **state)
 {
     static const struct usage reports[] = {
-        {true, 10, 4, 0, 5}, {true, 10, 4, 2, 9},     {true, 10, 4, 2, 14},
-        {true, 0, 0, 0, 0},  {false, 99, 99, 99, 99}, {true, 10, 0, 0, 3},
+        {true, 10, 4, 0, 5, false}, {true, 10, 4, 2, 9, false},     {true, 10, 4, 2, 14, false},
+        {true, 0, 0, 0, 0, false},  {false, 99, 99, 99, 99, false}, {true, 10, 0, 0, 3, false},
     };
     struct usage total = {0};
     (void)state;
@@ -203,6 +204,11 @@ static void test_f19_f20_running_totals(void **state)
     assert_int_equal(total.cached_input, 4);
     assert_int_equal(total.cache_write, 2);
     assert_int_equal(total.output, 14);
+    usage_merge(&total, &(struct usage){.doubtful = true}); /* F29 */
+    usage_merge(&total, &(struct usage){.known = false});   /* a placeholder mends nothing */
+    assert_true(total.known && total.doubtful);
+    usage_merge(&total, &reports[0]);
+    assert_true(total.known && !total.doubtful);
 }
 
 /* F8: prices are per million; above the sanity bound a unit was mistaken. */

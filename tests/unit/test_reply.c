@@ -443,7 +443,7 @@ static void test_f33_f34_stream_headers(void **state)
 /* F30, F32, F33: each event whole, on one line, and flushed. */
 static void test_f32_f33_events(void **state)
 {
-    static const struct usage usage = {true, 7, 0, 0, 3};
+    static const struct usage usage = {true, 7, 0, 0, 3, false};
     struct reply r = fresh();
     (void)state;
     assert_true(reply_stream_text(&r, true, NULL, FINISH_NONE));
