@@ -9,7 +9,10 @@
 #include "gateway/cli.h"
 #include "gateway/config_value.h"
 
-static int set_paused(struct cli *cli, bool paused, const char *done)
+typedef enum error order(struct ledger *l, const struct policy *p);
+
+/* Opens the store, has it done and says so; `done` is NULL where silence is success. */
+static int give_order(struct cli *cli, order *what, const char *done)
 {
     struct config *c;
     struct ledger *l;
@@ -20,21 +23,64 @@ static int set_paused(struct cli *cli, bool paused, const char *done)
     if (status != CLI_OK)
         return status;
     p = config_policy(c, false);
-    e = ledger_set_paused(l, &p, paused);
+    e = what(l, &p);
     if (e != ERROR_NONE)
         return cli_store_failed(c, e);
-    printf("%s\n", done);
+    if (done != NULL)
+        printf("%s\n", done);
     return CLI_OK;
+}
+
+static enum error pause_all(struct ledger *l, const struct policy *p)
+{
+    return ledger_set_paused(l, p, true);
+}
+
+static enum error resume_all(struct ledger *l, const struct policy *p)
+{
+    return ledger_set_paused(l, p, false);
+}
+
+static enum error show_clock(struct ledger *l, const struct policy *p)
+{
+    struct ledger_state s;
+    char text[CONFIG_VALUE_MAX];
+    enum error e = ledger_state(l, p, &s);
+
+    if (e != ERROR_NONE)
+        return e;
+    if (s.store_ms > s.clock_ms + 1000)
+        printf("the store's time is %s ahead of the clock; it goes on at half speed until the "
+               "clock\nhas caught up (pennygate clock reset: now)\n",
+               config_value_duration((uint64_t)(s.store_ms - s.clock_ms) / 1000 * 1000, text));
+    else
+        printf("the store's time is the clock's\n");
+    return ERROR_NONE;
 }
 
 int cli_pause(struct cli *cli)
 {
-    return set_paused(cli, true, "paused: nothing is admitted until pennygate resume");
+    return give_order(cli, pause_all, "paused: nothing is admitted until pennygate resume");
 }
 
 int cli_resume(struct cli *cli)
 {
-    return set_paused(cli, false, "resumed: requests are admitted again");
+    return give_order(cli, resume_all, "resumed: requests are admitted again");
+}
+
+int cli_clock(struct cli *cli)
+{
+    if (cli->operand == NULL)
+        return give_order(cli, show_clock, NULL);
+    return give_order(cli, ledger_clock_reset,
+                      "the store's time is the clock's; what callers have used counts anew, "
+                      "what everyone has\nused was carried over");
+}
+
+/* With durability `commit` nothing waits to be copied, so that --stop has no more to do. */
+int cli_maintain(struct cli *cli)
+{
+    return give_order(cli, ledger_maintain, NULL);
 }
 
 int cli_adopt(struct cli *cli)
@@ -51,58 +97,4 @@ int cli_adopt(struct cli *cli)
     else
         printf("nothing to adopt: the store at %s is no older than it should be\n", c->store);
     return CLI_OK;
-}
-
-static int show_clock(const struct config *c, struct ledger *l, const struct policy *p)
-{
-    struct ledger_state s;
-    char text[CONFIG_VALUE_MAX];
-    enum error e = ledger_state(l, p, &s);
-
-    if (e != ERROR_NONE)
-        return cli_store_failed(c, e);
-    if (s.store_ms > s.clock_ms + 1000)
-        printf("the store's time is %s ahead of the clock; it goes on at half speed until the "
-               "clock\nhas caught up (pennygate clock reset: now)\n",
-               config_value_duration((uint64_t)(s.store_ms - s.clock_ms) / 1000 * 1000, text));
-    else
-        printf("the store's time is the clock's\n");
-    return CLI_OK;
-}
-
-int cli_clock(struct cli *cli)
-{
-    struct config *c;
-    struct ledger *l;
-    struct policy p;
-    int status = cli_open(cli, NULL, &c, &l);
-    enum error e;
-
-    if (status != CLI_OK)
-        return status;
-    p = config_policy(c, false);
-    if (cli->operand == NULL)
-        return show_clock(c, l, &p);
-    e = ledger_clock_reset(l, &p);
-    if (e != ERROR_NONE)
-        return cli_store_failed(c, e);
-    printf("the store's time is the clock's; what callers have used counts anew, what everyone "
-           "has\nused was carried over\n");
-    return CLI_OK;
-}
-
-/* With durability `commit` nothing waits to be copied, so that --stop has no more to do. */
-int cli_maintain(struct cli *cli)
-{
-    struct config *c;
-    struct ledger *l;
-    struct policy p;
-    int status = cli_open(cli, NULL, &c, &l);
-    enum error e;
-
-    if (status != CLI_OK)
-        return status;
-    p = config_policy(c, false);
-    e = ledger_maintain(l, &p);
-    return e == ERROR_NONE ? CLI_OK : cli_store_failed(c, e);
 }
