@@ -329,7 +329,7 @@ static void test_completion(void **state)
     struct part p = {.text = hello,
                      .bytes = sizeof hello - 1,
                      .finish = FINISH_STOP,
-                     .usage = {true, 100, 80, 0, 10}};
+                     .usage = {.known = true, .input = 100, .cached_input = 80, .output = 10}};
     (void)state;
     assert_true(reply_completion(&r, &p, NULL));
     assert_int_equal(strncmp(memory.text, "Status: 200 OK\r\n", 16), 0);
@@ -443,7 +443,7 @@ static void test_f33_f34_stream_headers(void **state)
 /* F30, F32, F33: each event whole, on one line, and flushed. */
 static void test_f32_f33_events(void **state)
 {
-    static const struct usage usage = {true, 7, 0, 0, 3, false};
+    static const struct usage usage = {.known = true, .input = 7, .output = 3};
     struct reply r = fresh();
     (void)state;
     assert_true(reply_stream_text(&r, true, NULL, FINISH_NONE));
