@@ -101,6 +101,13 @@ static bool decided(struct chat *c, enum error e)
     case DECISION_PAUSED:
         return refuse_with(c, &(struct reply_error){.code = CODE_PAUSED, .wait_ms = PAUSED_MS},
                            NULL);
+    case DECISION_NO_KEY:
+        return refuse(c, CODE_UNAUTHORIZED);
+    case DECISION_BREAKER:
+        return refuse_with(c,
+                           &(struct reply_error){.code = CODE_UPSTREAM_PAUSED,
+                                                 .wait_ms = c->answer.wait_ms},
+                           NULL);
     case DECISION_BUSY:
         break;
     }
@@ -255,8 +262,10 @@ static bool weight_matters(const struct chat *c)
 /* Where only calls are limited, has_room has asked all there is to ask. */
 static bool check_limits(struct chat *c)
 {
-    enum error e = ledger_overhead(c->ledger, c->model->alias, &c->overhead);
+    struct ledger_model known = {0};
+    enum error e = ledger_model(c->ledger, c->model->alias, &known);
 
+    c->overhead = known.overhead;
     worst(c, c->request.bytes, c->request.n_messages, c->overhead, &c->demand);
     if (e == ERROR_NONE && weight_matters(c))
         e = ask_ledger(c);
@@ -333,7 +342,7 @@ static void settle(void *arg, const struct relay_end *end)
     e = ledger_settle(c->ledger, &c->reservation, &s, c->job->x->single);
     if (e != ERROR_NONE) /* stays charged as reserved */
         site_fault(c->job->site, c->job->use, e);
-    if (s.kind == SETTLE_NOTHING || s.kind == SETTLE_CALL)
+    if (s.kind == SETTLE_NOTHING)
         return;
     c->log->usage = s.kind == SETTLE_USAGE ? "reported" : "estimated";
     c->log->tokens_in = s.kind == SETTLE_USAGE ? s.tokens_in : c->reservation.tokens_in;

@@ -201,11 +201,11 @@ static void show_notes(const struct config *c)
 static void show_overheads(const struct config *c, struct ledger *l)
 {
     for (unsigned i = 0; i < c->n_models; i++) {
-        uint64_t tokens;
+        struct ledger_model m;
 
-        if (ledger_overhead(l, c->models[i].alias, &tokens) == ERROR_NONE && tokens > 0)
+        if (ledger_model(l, c->models[i].alias, &m) == ERROR_NONE && m.overhead > 0)
             printf("%*smodel %s: %" PRIu64 " further input tokens a call were learnt\n", INDENT,
-                   "", c->models[i].alias, tokens);
+                   "", c->models[i].alias, m.overhead);
     }
 }
 

@@ -37,6 +37,11 @@ static const struct code_entry entries[CODES] = {
     [CODE_TIMEOUT_REQUEST] = {"request_timeout", 408, "Request Timeout", INVALID,
                               "The request took too long to arrive. Please try again."},
 
+    [CODE_UNAUTHORIZED] = {"unauthorized", 401, "Unauthorized", "authentication_error",
+                           "This is open to those who sign in or hold a key of this site."},
+    [CODE_FORBIDDEN_ORIGIN] = {"forbidden_origin", 403, "Forbidden", "permission_error",
+                               "Pages of other sites may not use this."},
+
     [CODE_CONCURRENT_LIMIT] =
         {"concurrent_limit", TOO_MANY,
          "An earlier answer is still being written. Please wait for it to "
@@ -63,6 +68,9 @@ static const struct code_entry entries[CODES] = {
                          "This site has used what it allows itself for now. Please come back "
                          "later."},
 
+    [CODE_BYPASS_LIMIT] = {"bypass_limit", TOO_MANY,
+                           "The owner's own tests have used what is set aside for them."},
+
     [CODE_BUSY] = {"busy", UNAVAILABLE,
                    "Too much is going on just now. Please try again soon."},
     [CODE_PAUSED] = {"paused", UNAVAILABLE, "The owner of this site has paused this feature."},
@@ -77,6 +85,9 @@ static const struct code_entry entries[CODES] = {
                             "This feature is not set up properly. Its owner has to mend it."},
     [CODE_STOPPING] = {"stopping", UNAVAILABLE,
                        "The server is restarting. Please try again in a moment."},
+    [CODE_UPSTREAM_PAUSED] = {"upstream_paused", UNAVAILABLE,
+                              "The model has not answered properly of late and is given a "
+                              "rest. Please try again later."},
     [CODE_UPSTREAM_REFUSED] = {"upstream_refused", UNAVAILABLE,
                                "The model is not available to this site at the moment. Please "
                                "try again later."},
@@ -95,8 +106,8 @@ const struct code_entry *code_entry(enum code c)
     return c > CODE_NONE && c < CODES ? &entries[c] : &entries[CODE_METER];
 }
 
-_Static_assert(CODE_SITE_LIMIT - CODE_CONCURRENT_LIMIT == REFUSALS - 1 &&
-                   (int)REFUSAL_CONCURRENT == 0 && (int)REFUSAL_SITE == REFUSALS - 1,
+_Static_assert(CODE_BYPASS_LIMIT - CODE_CONCURRENT_LIMIT == REFUSALS - 1 &&
+                   (int)REFUSAL_CONCURRENT == 0 && (int)REFUSAL_BYPASS == REFUSALS - 1,
                "the 429 codes follow enum refusal");
 
 enum code code_of_refusal(enum refusal r)

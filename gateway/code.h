@@ -25,6 +25,9 @@ enum code {
     CODE_TOO_LONG,        /* 400 too_long: a cap on input, or worst case above a limit's max */
     CODE_NO_ADDRESS,      /* 400 no_address: the web server told no address of the caller */
     CODE_TIMEOUT_REQUEST, /* 408 request_timeout: not complete within 5 s */
+    CODE_UNAUTHORIZED,    /* 401 unauthorized: no key or account where one is required, or a key
+                             that is not the site's */
+    CODE_FORBIDDEN_ORIGIN, /* 403 forbidden_origin: a page of another site asks */
     /* limits: 429, in the order of enum refusal */
     CODE_CONCURRENT_LIMIT,
     CODE_BURST_LIMIT,
@@ -34,6 +37,7 @@ enum code {
     CODE_KEY_LIMIT,
     CODE_ANONYMOUS_LIMIT,
     CODE_SITE_LIMIT,
+    CODE_BYPASS_LIMIT,
     /* not now: 503 */
     CODE_BUSY,             /* busy: all streams in use, or the meter did not answer in time */
     CODE_PAUSED,           /* paused: the owner has paused the feature */
@@ -41,6 +45,7 @@ enum code {
     CODE_CLOCK,            /* clock: the clock is not believable */
     CODE_CONFIGURATION,    /* configuration: the file does not parse or has faults */
     CODE_STOPPING,         /* stopping: the process is leaving */
+    CODE_UPSTREAM_PAUSED,  /* upstream_paused: the model's breaker is open */
     CODE_UPSTREAM_REFUSED, /* 503 upstream_refused: it refuses us (our key, credit, rate) */
     /* upstream: 502, 504 */
     CODE_UPSTREAM_ERROR,       /* 502 upstream_error: it answered with an error or nonsense */

@@ -12,6 +12,8 @@
 #include <stdint.h>
 #include <sys/types.h>
 
+#include "gateway/forwarded.h"
+#include "gateway/origin.h"
 #include "gateway/price.h"
 #include "platform/error.h"
 #include "platform/file.h"
@@ -27,6 +29,10 @@
 #define CONFIG_KEY_MAX    4096  /* longest API key: some are signed tokens */
 #define CONFIG_PROMPT_MAX 32768 /* longest system prompt: it is paid for with every call */
 #define CONFIG_ERROR_MAX  512
+#define CONFIG_LIST_MAX   32  /* entries of allowed-origins and trusted-proxies each */
+
+enum require { REQUIRE_NONE, REQUIRE_KEY, REQUIRE_ACCOUNT };
+enum proxy_header { PROXY_X_FORWARDED_FOR, PROXY_FORWARDED };
 
 enum provider_kind { PROVIDER_OPENAI };
 
@@ -43,6 +49,8 @@ struct config_model {
     char *system_prompt;      /* its content, or NULL */
     char *ca_file;            /* or NULL: the library's own */
     struct price price;       /* prices, overheads, caps: gateway/price.h */
+    unsigned breaker_after;   /* failures in a row that open its breaker */
+    int64_t breaker_pause_ms; /* for so long at first */
     int64_t connect_timeout_ms, first_byte_timeout_ms, idle_timeout_ms, total_timeout_ms;
 };
 
@@ -53,6 +61,13 @@ struct config {
     int64_t retention_ms;
     bool site_ceiling_none;
     size_t store_size; /* of LMDB's map */
+    struct origin allowed_origins[CONFIG_LIST_MAX];
+    unsigned n_allowed_origins;
+    struct prefix trusted_proxies[CONFIG_LIST_MAX];
+    unsigned n_trusted_proxies;
+    enum proxy_header proxy_header;
+    enum require require;
+    bool cookie_cross_site;
     /* models, the default one first */
     struct config_model models[CONFIG_MODELS_MAX];
     unsigned n_models;
@@ -68,6 +83,26 @@ struct config {
     mode_t socket_mode;
     char *socket_group; /* or NULL */
     int64_t heartbeat_ms, write_timeout_ms, stop_ms;
+    /* bypass: the owner's own calls; off without a secret */
+    char *bypass_secret_file; /* or NULL */
+    char *bypass_secret;      /* the file's content, or the environment's; or NULL: off */
+    bool bypass_loose;        /* others can read the file: nothing was taken from it */
+    char *bypass_header;      /* "X-Pennygate-Bypass" */
+    struct limit bypass;      /* its own limit: subject SUBJECT_BYPASS */
+    /* alerts: off without a url */
+    char *alert_url;        /* or NULL */
+    char *alert_token_file; /* or NULL */
+    char *alert_token;      /* sent as a bearer token; or NULL */
+    bool alert_token_loose;
+    char *alert_ca_file; /* or NULL */
+    int64_t alert_timeout_ms;
+    unsigned n_alert_at;
+    uint8_t alert_at[ALERT_AT_MAX]; /* percent, ascending */
+    /* transcripts */
+    bool transcripts;         /* kept at all */
+    bool transcripts_address; /* with the plain address instead of a hash */
+    int64_t transcripts_keep_ms;
+    size_t transcripts_size; /* of their map */
     /* log */
     enum log_target log_target;
     enum log_level log_level;
@@ -76,7 +111,7 @@ struct config {
     struct {
         char *path;
         struct file_stamp stamp;
-    } watched[2 + 2 * CONFIG_MODELS_MAX];
+    } watched[4 + 2 * CONFIG_MODELS_MAX];
     unsigned n_watched;
     unsigned references; /* config.c's */
 };

@@ -33,7 +33,7 @@ struct price {
 struct price_request {
     size_t bytes;            /* UTF-8 bytes of all text sent on, system prompt included */
     unsigned messages;       /* sent on, system prompt included */
-    uint64_t extra_overhead; /* ledger_overhead */
+    uint64_t extra_overhead; /* ledger_model */
 };
 
 /* What a provider reported. Each within [0, 16 x reserved] or it is not believable. */

@@ -132,7 +132,7 @@ static void read_code(struct relay *r)
 
 static void fail_status(struct relay *r, int status)
 {
-    enum settle_kind kind = is_never_billed(status) ? SETTLE_CALL : SETTLE_UNKNOWN;
+    enum settle_kind kind = is_never_billed(status) ? SETTLE_NOTHING : SETTLE_UNKNOWN;
 
     read_code(r);
     if (!is_about_us(status)) {
@@ -171,7 +171,7 @@ static void tell_failure(struct relay *r)
     struct reply_error e = {
         .code = r->end->code,
         .wait_ms = r->wait_ms,
-        .billed = r->end->kind != SETTLE_NOTHING && r->end->kind != SETTLE_CALL,
+        .billed = r->end->kind != SETTLE_NOTHING,
     };
 
     tell_owner(r); /* before the caller: a CGI process may be killed after that */

@@ -7,8 +7,8 @@
  * What is charged when it does not end well, since no provider can be asked afterwards:
  *
  *   nothing sent (no connection)                  nothing
- *   answered 401, 402, 404, 405 or 429            the call alone: or a caller could ask an API
- *                                                 that refuses us without end
+ *   answered 401, 402, 404, 405 or 429            nothing: the breaker keeps callers from asking
+ *                                                 an API that refuses us without end
  *   answered otherwise (400, 403, 5xx, no JSON)   all that was reserved: filters bill what they
  *                                                 stop, a proxy's 504 can follow a billed call
  *   sent, no answer; cut; an error inside a 200   all that was reserved

@@ -145,10 +145,7 @@ static int64_t field_seconds(int64_t ms)
 /* The limit of the i-th standing if a caller may know how it stands, else NULL. */
 static const struct limit *shown(const struct reply_rates *rates, unsigned i)
 {
-    unsigned index = rates->answer->verdict.standings[i].limit;
-    if (index >= rates->policy->n_limits)
-        return NULL;
-    const struct limit *l = &rates->policy->limits[index];
+    const struct limit *l = &rates->answer->verdict.standings[i].limit;
     bool own = l->subject != SUBJECT_ANONYMOUS && l->subject != SUBJECT_EVERYONE;
     return own && l->unit == UNIT_CALLS && l->max != LIMIT_UNLIMITED ? l : NULL;
 }

@@ -10,7 +10,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* family 4: bytes[0..4) count; family 6: bytes[0..8), the /64. The rest is zero. */
+/* family 4: bytes[0..4); family 6: all of them. As a subject, and to address_equal, only the
+ * first 8 of an IPv6 address count, the /64. The rest is zero. */
 struct address {
     uint8_t family;
     uint8_t bytes[16];

@@ -201,8 +201,6 @@ static void real_amounts(const struct settlement *s, const struct hold *h, struc
         *real = s->real;
     else if (s->kind == SETTLE_UNKNOWN)
         *real = h->reserved;
-    else if (s->kind == SETTLE_CALL)
-        real->of[UNIT_CALLS] = h->reserved.of[UNIT_CALLS];
 }
 
 static enum error settle_history(struct batch *b, const struct settlement *s,
@@ -210,7 +208,7 @@ static enum error settle_history(struct batch *b, const struct settlement *s,
 {
     struct history_day *day;
     bool usage = s->kind == SETTLE_USAGE;
-    bool nothing = s->kind == SETTLE_NOTHING || s->kind == SETTLE_CALL;
+    bool nothing = s->kind == SETTLE_NOTHING;
     enum error e = batch_history(b, h->day, &day);
 
     if (e != ERROR_NONE)

@@ -21,6 +21,7 @@
 #include <stdint.h>
 
 #include "platform/clock.h"
+#include "platform/mac.h"
 #include "platform/secret.h"
 #include "store/kv.h"
 #include "store/rule.h"
@@ -67,6 +68,8 @@ bool ledger_close(struct ledger *l, int64_t bound_ms);
 /* Whether a decision could be made now: the files, the clock and the store's time. Cheap. */
 enum error ledger_verify(struct ledger *l);
 
+#define ALERT_AT_MAX 8 /* thresholds; more than a few would be noise */
+
 /* What the configuration says of counting. Borrowed for each call; may differ from call to
  * call, since a changed configuration is taken up while streams run. */
 struct policy {
@@ -75,7 +78,13 @@ struct policy {
     bool local_time;       /* days and months by the store's zone, else UTC */
     int64_t retention_ms;  /* how long ended day counters are kept */
     unsigned site_streams; /* 0, or: `busy` if the site has so many live reservations */
+    /* Percent of the limits for everyone and anonymous at which an alert is queued, ascending;
+     * none: no alert of any kind is queued. */
+    unsigned n_alert_at;
+    uint8_t alert_at[ALERT_AT_MAX];
 };
+
+#define KEY_HASH 16 /* first bytes of ledger_mac("key", token) */
 
 /* What makes a caller one subject. n = 0: the caller lacks it. */
 #define SUBJECT_ID_MAX 47
@@ -89,6 +98,11 @@ struct subject_id {
 struct caller {
     struct subject_id id[SUBJECTS];
     bool anonymous;
+    /* A key was shown; the store finds it by the hash and fills id[SUBJECT_KEY] and the key's own
+     * limits, or answers DECISION_NO_KEY. */
+    bool has_key;
+    uint8_t key_hash[KEY_HASH];
+    bool bypass; /* the owner's own: only SUBJECT_BYPASS is present, and counted */
 };
 
 /*
@@ -126,13 +140,15 @@ enum decision {
     DECISION_REFUSED,  /* verdict.refusal says by what */
     DECISION_TOO_LONG, /* could never fit */
     DECISION_PAUSED,
-    DECISION_BUSY /* site_streams live reservations already */
+    DECISION_BUSY,   /* site_streams live reservations already */
+    DECISION_NO_KEY, /* the key that was shown is not (or no longer) one of the site's */
+    DECISION_BREAKER /* the model's breaker is open: wait_ms */
 };
 
 struct answer {
     enum decision decision;
     struct verdict verdict;
-    int64_t wait_ms;                         /* if refused */
+    int64_t wait_ms;                         /* if refused, or the breaker is open */
     int64_t standing_wait_ms[STANDINGS_MAX]; /* more_ms of each standing as real time */
 };
 
@@ -150,9 +166,15 @@ struct reservation {
 enum settle_kind {
     SETTLE_USAGE,   /* real usage is known */
     SETTLE_UNKNOWN, /* no usage, caller gone, not believable: stays charged in full */
-    SETTLE_NOTHING, /* the API was not asked: everything is given back, the call too */
-    SETTLE_CALL     /* it was, but nothing can have been billed: only the call stays charged, or
-                       a caller could ask an API that refuses us without end */
+    SETTLE_NOTHING  /* nothing can have been billed: everything is given back, the call too */
+};
+
+/* What the call says of the API's health, for the model's breaker (store/breaker.c). */
+enum health {
+    HEALTH_UNKNOWN, /* says nothing: the caller left, or the request itself was at fault */
+    HEALTH_GOOD,    /* answered: the breaker closes */
+    HEALTH_FAILED,  /* did not answer properly: open after so many in a row */
+    HEALTH_REFUSED  /* it refuses us (key, credit, rate): open at once */
 };
 struct settlement {
     enum settle_kind kind;
@@ -161,6 +183,10 @@ struct settlement {
     uint64_t input_over;            /* SETTLE_USAGE: input tokens above the priced worst case */
     uint64_t overhead_max;          /* bound of the model's extra overhead that this may set */
     bool upstream_error;            /* counted in the history */
+    enum health health;
+    unsigned breaker_after;   /* HEALTH_FAILED so many times in a row opens the breaker; >= 1 */
+    int64_t breaker_pause_ms; /* for so long; doubled with each probe that fails, at most x 16 */
+    int64_t retry_after_ms;   /* HEALTH_REFUSED: what the API asked for; 0: it did not */
 };
 
 /*
@@ -185,9 +211,6 @@ void ledger_release(struct ledger *l, const struct reservation *r);
 enum error ledger_settle(struct ledger *l, const struct reservation *r,
                          const struct settlement *s, bool now);
 
-/* The model's extra per-call overhead in input tokens, learnt from `input_over`; 0 if none. */
-enum error ledger_overhead(struct ledger *l, const char *model, uint64_t *tokens);
-
 /*
  * The subject as log and dashboard show it: 16 hex digits of HMAC(display key, the subject's
  * hash of the civil day), so that it changes daily. "-" if the caller lacks it.
@@ -207,12 +230,96 @@ enum figure {
     FIGURE_METER,    /* 503 because the meter was unavailable */
     FIGURE_INVALID,  /* 4xx: malformed requests */
     FIGURE_UPSTREAM, /* upstream errors */
+    FIGURE_DENIED,   /* 401, 403: no key, wrong origin */
+    FIGURE_BREAKER,  /* 503 because a breaker was open */
+    FIGURE_PROXIED,  /* with a forwarding header from a private address that is not trusted */
     FIGURES
 };
 void ledger_figure(struct ledger *l, enum figure f);
 
 /* For the owner. `paused` is a row that every decision reads. */
 enum error ledger_set_paused(struct ledger *l, const struct policy *p, bool paused);
+
+/*
+ * Keys: tokens that the owner has issued, each a subject, with limits of its own where given;
+ * they take the place of the configuration's limits per key of the same unit and window. The
+ * token itself is nowhere in the store.
+ */
+#define KEY_LIMITS_MAX 4   /* more are a mistake; what a key costs every decision */
+#define KEYS_MAX       512 /* a hobby site's; bounds what the table can grow to */
+struct ledger_key {
+    char name[LIMIT_NAME_MAX]; /* of letters, digits, '-', '_' */
+    int64_t created_s;
+    uint8_t id[16]; /* the subject: random, so that a name used again is somebody else */
+    unsigned n_limits;
+    struct limit limits[KEY_LIMITS_MAX]; /* their subject is SUBJECT_KEY */
+};
+/* ERROR_EXISTS: the name is taken; ERROR_TOO_LARGE: KEYS_MAX are there. `id` is made here. */
+enum error ledger_key_add(struct ledger *l, const struct policy *p,
+                          const uint8_t hash[KEY_HASH], const struct ledger_key *k);
+/* ERROR_NOT_FOUND. What it has used stays counted for the shared subjects. */
+enum error ledger_key_revoke(struct ledger *l, const struct policy *p, const char *name);
+/* Visits all of them, in no order. */
+enum error ledger_keys(struct ledger *l, void (*visit)(void *arg, const struct ledger_key *k),
+                       void *arg);
+
+/*
+ * Gives a subject its quota back: every row of it in a window of the policy (or of a key's own
+ * limits) that still counts becomes what its open reservations have charged. Not for
+ * `everyone`'s history. `id` is unused for shared subjects. *rows: how many had anything in
+ * them.
+ */
+enum error ledger_forgive(struct ledger *l, const struct policy *p, enum subject s,
+                          const struct subject_id *id, unsigned *rows);
+/* Forgets the extra overhead that was learnt of a model, and closes its breaker. */
+enum error ledger_forgive_model(struct ledger *l, const struct policy *p, const char *model);
+
+/* out = HMAC(secret, label || 0 || the store's uuid || data): for what must be this site's
+ * alone (cookies, key tokens, passwords). Labels: "key", "cookie", "account", "bypass". */
+void ledger_mac(const struct ledger *l, const char *label, const void *data, size_t n,
+                uint8_t out[MAC_SIZE]);
+
+/* What is known of a model: its extra overhead, and for how long its breaker refuses (0: it does
+ * not). From one read transaction. */
+struct ledger_model {
+    uint64_t overhead;
+    int64_t breaker_wait_ms;
+    unsigned failures; /* in a row */
+};
+enum error ledger_model(struct ledger *l, const char *model, struct ledger_model *out);
+
+/* What each dry-run limit would have refused among what was admitted, by day from `first` on. */
+enum error ledger_dry(struct ledger *l, int64_t first,
+                      void (*visit)(void *arg, int64_t day, const char *limit, uint64_t n),
+                      void *arg);
+
+/*
+ * Alerts: queued by the transaction that has the reason for them, so that one is queued once
+ * over all processes, and delivered by whoever takes it.
+ */
+enum alert_kind {
+    ALERT_THRESHOLD,        /* name: limit; percent */
+    ALERT_UPSTREAM_REFUSED, /* name: model */
+    ALERT_BREAKER_OPEN,     /* name: model */
+    ALERT_BOUND_EXCEEDED,   /* name: model */
+    ALERT_METER,            /* never queued: the store cannot be written then */
+    ALERT_KINDS
+};
+struct ledger_alert {
+    uint64_t id;
+    enum alert_kind kind;
+    char name[LIMIT_NAME_MAX];
+    unsigned percent;
+    int64_t time_s;    /* wall clock */
+    unsigned attempts; /* made so far */
+};
+/* Takes the first alert that is due; nobody else gets it for lease_ms. ERROR_NOT_FOUND: none.
+ * Looks from a read transaction first. */
+enum error ledger_alert_take(struct ledger *l, const struct policy *p, int64_t lease_ms,
+                             struct ledger_alert *out);
+/* Delivered: it goes; otherwise it is due again after retry_ms. */
+enum error ledger_alert_done(struct ledger *l, const struct policy *p,
+                             const struct ledger_alert *a, bool delivered, int64_t retry_ms);
 
 /* Timed work: folds the board, erases what has ended, advances the period keys. */
 enum error ledger_maintain(struct ledger *l, const struct policy *p);
@@ -227,6 +334,7 @@ enum error ledger_clock_reset(struct ledger *l, const struct policy *p);
 struct history_day {
     int64_t day; /* civil, days since 1970 */
     uint64_t admitted, settled, unknown, given_back;
+    uint64_t bypassed; /* of the admitted: the owner's own */
     uint64_t tokens_in, tokens_out, cost_nano; /* settled, or reserved where usage is unknown */
     uint64_t figures[FIGURES];
 };

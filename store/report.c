@@ -219,42 +219,6 @@ enum error ledger_state(struct ledger *l, const struct policy *p, struct ledger_
     return e;
 }
 
-/* A model's learnt overhead */
-
-struct learnt {
-    const char *model;
-    uint64_t tokens;
-};
-
-static enum error overhead(void *arg, const struct view_context *c)
-{
-    struct learnt *o = arg;
-    struct row_key key;
-    struct kv_slice value;
-    struct overhead row;
-
-    key_overhead(o->model, &key);
-    enum error e = kv_get(c->txn, key.bytes, key.n, &value);
-    if (e == ERROR_NOT_FOUND)
-        return ERROR_NONE;
-    if (e != ERROR_NONE)
-        return e;
-    if (!record_overhead_read(&value, &row))
-        return ERROR_STORE_INVALID;
-    o->tokens = row.tokens;
-    return ERROR_NONE;
-}
-
-enum error ledger_overhead(struct ledger *l, const char *model, uint64_t *tokens)
-{
-    struct learnt o = {.model = model};
-    enum error e = ledger_reading(l, overhead, &o);
-
-    if (e == ERROR_NONE)
-        *tokens = o.tokens;
-    return e;
-}
-
 /* The subject in the log */
 
 struct naming {

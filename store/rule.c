@@ -16,6 +16,7 @@ static const enum refusal refusal_of[SUBJECTS] = {
     [SUBJECT_ADDRESS] = REFUSAL_ADDRESS,     [SUBJECT_VISITOR] = REFUSAL_VISITOR,
     [SUBJECT_ACCOUNT] = REFUSAL_ACCOUNT,     [SUBJECT_KEY] = REFUSAL_KEY,
     [SUBJECT_ANONYMOUS] = REFUSAL_ANONYMOUS, [SUBJECT_EVERYONE] = REFUSAL_SITE,
+    [SUBJECT_BYPASS] = REFUSAL_BYPASS,
 };
 
 uint64_t amount_add(uint64_t a, uint64_t b)
@@ -35,6 +36,14 @@ void amounts_settle(struct amounts *value, const struct amounts *reserved,
         uint64_t rest = amount_subtract(value->of[u], reserved->of[u]);
         value->of[u] = amount_add(rest, real->of[u]);
     }
+}
+
+uint64_t rule_paced(uint64_t max, int64_t begins_ms, int64_t ends_ms, int64_t now_ms)
+{
+    (void)begins_ms;
+    (void)ends_ms;
+    (void)now_ms;
+    return max; /* TODO(rule) */
 }
 
 static bool same_counter(const struct limit *a, const struct limit *b)
@@ -147,7 +156,7 @@ static void add_standing(const struct rule_input *in, unsigned i, struct verdict
     for (unsigned s = 0; s < c->slots; s++)
         total = amount_add(total, c->slot[s].used.of[UNIT_CALLS]);
     struct standing *standing = &out->standings[out->n_standings++];
-    standing->limit = (uint8_t)i;
+    standing->limit = *l;
     standing->remaining = amount_subtract(room, total);
     standing->more_ms = in->now_ms;
     if (l->max == 0) {

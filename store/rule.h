@@ -22,6 +22,7 @@ enum subject {
     SUBJECT_KEY,
     SUBJECT_ANONYMOUS, /* shared by callers with neither account nor key */
     SUBJECT_EVERYONE,  /* the site */
+    SUBJECT_BYPASS,    /* the owner's own tests: nobody else's limits apply to them */
     SUBJECTS
 };
 
@@ -43,12 +44,15 @@ struct limit {
     enum unit unit;
     struct window window; /* unused for concurrent */
     uint64_t max;         /* 0 admits nothing; LIMIT_UNLIMITED counts and never refuses */
+    bool dry_run;         /* says what it would have refused, and refuses nothing */
+    bool pace;            /* the max is released evenly over the window: see rule_paced */
 };
 
 struct counter {
     enum subject subject;
     struct window window;
     unsigned slots; /* 1 or WINDOW_SLOTS_MAX, newest first */
+    int64_t begins_ms; /* a calendar window's begin; it ends at slot[0].frees_ms */
     struct {
         int64_t frees_ms; /* window_frees_ms */
         struct amounts used;
@@ -78,6 +82,7 @@ enum refusal {
     REFUSAL_KEY,
     REFUSAL_ANONYMOUS,
     REFUSAL_SITE,
+    REFUSAL_BYPASS,
     REFUSALS
 };
 
@@ -87,7 +92,7 @@ enum refusal {
  * and of those of one counter all but the smallest.
  */
 struct standing {
-    uint8_t limit;      /* index */
+    struct limit limit; /* a copy: a key's own limits are in the store alone */
     uint64_t remaining; /* calls left */
     int64_t more_ms;    /* store time at which there is more; now_ms if nothing is used; if the
                          * max is 0 the end of the counted slots */
@@ -100,6 +105,7 @@ struct verdict {
     enum refusal refusal; /* if refused */
     unsigned limit;       /* if not admitted: index of the limit that named it */
     int64_t until_ms;     /* if refused: store time at which all limits would have room */
+    uint32_t dry;         /* bit i: dry-run limit i would have refused */
     unsigned n_standings;
     struct standing standings[STANDINGS_MAX];
 };
@@ -116,6 +122,14 @@ struct verdict {
  * Of several limits that name the same refusal the first is told.
  */
 void rule_decide(const struct rule_input *in, struct verdict *out);
+
+/*
+ * What of a paced max is released at the instant: what even use would have come to
+ * 1/PACE_AHEAD of the window later, so that a day's crowd of the morning finds some, and all of
+ * it towards the end. Rounded down; never decreases with time; 0 before begins_ms.
+ */
+#define PACE_AHEAD 12
+uint64_t rule_paced(uint64_t max, int64_t begins_ms, int64_t ends_ms, int64_t now_ms);
 
 /* a + b, saturating at AMOUNT_MAX; a - b, never below zero. */
 uint64_t amount_add(uint64_t a, uint64_t b);

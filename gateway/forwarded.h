@@ -1,0 +1,41 @@
+/*
+ * The caller's address behind proxies (pure). Security: a forwarding header is written by
+ * whoever likes to; it is believed only as far as the proxies that are trusted have written it.
+ */
+#ifndef GATEWAY_FORWARDED_H
+#define GATEWAY_FORWARDED_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "platform/address.h"
+
+/* An address and how many of its bits count. */
+struct prefix {
+    uint8_t family; /* 4 or 6 */
+    uint8_t bits;
+    uint8_t bytes[16]; /* beyond `bits` zero */
+};
+
+/* "10.0.0.0/8", "2001:db8::/32", or an address alone. Bits beyond the prefix must be zero (a
+ * mistake otherwise). `::ffff:a.b.c.d/N` with N >= 96 is the IPv4 prefix. */
+bool prefix_parse(const char *text, struct prefix *out);
+bool prefix_has(const struct prefix *p, const struct address *a);
+
+enum forwarded_form { FORWARDED_LIST /* X-Forwarded-For: a, b, c */, FORWARDED_RFC7239 };
+
+/*
+ * Who sent the request that `peer` handed over with the header's value (NULL: none): walks the
+ * list from the right as long as the hop is trusted; the first that is not is the caller; if all
+ * are, the leftmost. What cannot be read ends the walk: then it is the peer. So is it without a
+ * header, or if the peer itself is not trusted.
+ */
+void forwarded_find(const struct address *peer, const char *value, enum forwarded_form form,
+                    const struct prefix *trusted, unsigned n_trusted, struct address *out);
+
+/* Loopback, private (RFC 1918, RFC 4193), link-local or shared (RFC 6598): where a proxy of
+ * one's own stands. */
+bool forwarded_is_private(const struct address *a);
+
+#endif
