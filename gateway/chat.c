@@ -4,12 +4,11 @@
  */
 #include "gateway/chat.h"
 
-#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "gateway/caller.h"
+#include "gateway/admission.h"
 #include "gateway/relay.h"
 #include "gateway/request.h"
 #include "platform/log.h"
@@ -20,98 +19,36 @@
  * by itself, before which its settle must have been committed. */
 #define ANSWER_EXTRA_MS 5000
 #define HOLD_EXTRA_MS   (ANSWER_EXTRA_MS + 10000)
-/* Told while paused: the owner can always act, but not every second. */
-#define PAUSED_MS    60000
-#define OVERHEAD_MAX 4 /* x the worst-case input of a smallest request: invariant 6 */
+#define OVERHEAD_MAX    4 /* x the worst-case input of a smallest request: invariant 6 */
 
 struct chat {
     const struct chat_job *job;
     struct chat_log *log;
     const struct config *config;
-    struct ledger *ledger;
-    struct policy policy;
+    struct admission a;
     char *body;
     size_t n_body;
     struct request request;
-    const struct config_model *model;
-    uint64_t overhead; /* the model's learnt one */
-    struct demand demand;
-    struct answer answer;
     struct reservation reservation;
     struct place place;
     bool placed;
+    char cookie[CALLER_COOKIE_MAX];
 };
 
 /* ---- refusing ---- */
 
-static bool refuse_with(struct chat *c, const struct reply_error *e,
-                        const struct reply_rates *rates)
+static bool refuse_with(struct chat *c, const struct reply_error *e)
 {
+    bool limited = c->a.answer.decision == DECISION_REFUSED;
+
     c->log->code = e->code;
-    reply_error(c->job->reply, e, rates);
+    reply_error(c->job->reply, e, limited ? &c->a.answer : NULL);
     return false;
 }
 
 static bool refuse(struct chat *c, enum code code)
 {
-    return refuse_with(c, &(struct reply_error){.code = code}, NULL);
-}
-
-/*
- * A wait may be told exactly if it is one of the caller's own `calls` limits', or the fixed one
- * of `concurrent`; of all others a caller learns no more than the minute.
- */
-static bool is_exact(const struct answer *a)
-{
-    const struct verdict *v = &a->verdict;
-
-    if (v->refusal == REFUSAL_CONCURRENT && a->wait_ms == CONCURRENT_WAIT_MS)
-        return true;
-    for (unsigned i = 0; i < v->n_standings; i++) {
-        if (v->standings[i].remaining == 0 && a->standing_wait_ms[i] == a->wait_ms)
-            return true;
-    }
-    return false;
-}
-
-static bool refuse_limit(struct chat *c)
-{
-    const struct reply_rates rates = {&c->policy, &c->answer};
-    const struct reply_error e = {
-        .code = code_of_refusal(c->answer.verdict.refusal),
-        .wait_ms = c->answer.wait_ms,
-        .minute = !is_exact(&c->answer),
-    };
-
-    return refuse_with(c, &e, &rates);
-}
-
-/* Goes on only with a verdict, and only with that one. */
-static bool decided(struct chat *c, enum error e)
-{
-    if (e != ERROR_NONE)
-        return refuse(c, site_fault(c->job->site, c->job->use, e));
-    switch (c->answer.decision) {
-    case DECISION_ADMITTED:
-        return true;
-    case DECISION_REFUSED:
-        return refuse_limit(c);
-    case DECISION_TOO_LONG:
-        return refuse(c, CODE_TOO_LONG);
-    case DECISION_PAUSED:
-        return refuse_with(c, &(struct reply_error){.code = CODE_PAUSED, .wait_ms = PAUSED_MS},
-                           NULL);
-    case DECISION_NO_KEY:
-        return refuse(c, CODE_UNAUTHORIZED);
-    case DECISION_BREAKER:
-        return refuse_with(c,
-                           &(struct reply_error){.code = CODE_UPSTREAM_PAUSED,
-                                                 .wait_ms = c->answer.wait_ms},
-                           NULL);
-    case DECISION_BUSY:
-        break;
-    }
-    return refuse(c, CODE_BUSY);
+    return refuse_with(c, &(struct reply_error){.code = code});
 }
 
 /* ---- the steps: each returns false if it has answered ---- */
@@ -185,13 +122,23 @@ static bool parse(struct chat *c)
     c->body = NULL;
     if (ok)
         return true;
-    return refuse_with(c,
-                       &(struct reply_error){
-                           .code = fault.code,
-                           .param = fault.param[0] != '\0' ? fault.param : NULL,
-                           .detail = fault.detail[0] != '\0' ? fault.detail : NULL,
-                       },
-                       NULL);
+    return refuse_with(c, &(struct reply_error){
+                              .code = fault.code,
+                              .param = fault.param[0] != '\0' ? fault.param : NULL,
+                              .detail = fault.detail[0] != '\0' ? fault.detail : NULL,
+                          });
+}
+
+static bool find_caller(struct chat *c)
+{
+    const struct chat_job *j = c->job;
+    struct reply_error no;
+
+    if (!admission_begin(&c->a, j->x, j->site, j->use, j->reply->created_s, &no))
+        return refuse_with(c, &no);
+    if (c->a.asker.proxied)
+        ledger_figure(c->a.ledger, FIGURE_PROXIED);
+    return true;
 }
 
 /* For the log; who cannot be named is "-". Costs a read transaction, so only where it
@@ -199,77 +146,35 @@ static bool parse(struct chat *c)
 static void name_caller(struct chat *c)
 {
     if (c->config->log_level >= LOG_LEVEL_INFO)
-        ledger_display(c->ledger, &c->policy, &c->demand, SUBJECT_ADDRESS, c->log->subject);
+        ledger_display(c->a.ledger, &c->a.policy, &c->a.demand, SUBJECT_ADDRESS,
+                       c->log->subject);
 }
 
-static bool find_caller(struct chat *c)
+/* Before the body is parsed: a flood of refusals must cost as little as it can. */
+static bool has_room(struct chat *c)
 {
-    enum code code = caller_of(c->job->x, &c->demand.caller);
+    struct reply_error no;
+    bool room = admission_room(&c->a, &no);
 
-    return code == CODE_NONE || refuse(c, code);
-}
-
-/* The worst case of `bytes` in `messages` messages, the system prompt added. */
-static void worst(const struct chat *c, size_t bytes, unsigned messages, uint64_t overhead,
-                  struct demand *out)
-{
-    const char *prompt = c->model->system_prompt;
-    const struct price_request r = {
-        .bytes = bytes + (prompt != NULL ? strlen(prompt) : 0),
-        .messages = messages + (prompt != NULL),
-        .extra_overhead = overhead,
-    };
-
-    price_worst(&c->model->price, &r, &out->weights, &out->tokens_in, &out->tokens_out);
+    name_caller(c);
+    return room || refuse_with(c, &no);
 }
 
 static bool choose_model(struct chat *c)
 {
-    c->model = config_model(c->config, c->request.model[0] != '\0' ? c->request.model : NULL);
-    c->log->model = c->model->alias;
-    c->job->reply->model = c->model->alias;
-    snprintf(c->demand.model, sizeof(c->demand.model), "%s", c->model->alias);
-    c->demand.hold_ms = c->model->total_timeout_ms + HOLD_EXTRA_MS;
+    admission_choose(&c->a, c->request.model[0] != '\0' ? c->request.model : NULL);
+    c->log->model = c->a.model->alias;
+    c->job->reply->model = c->a.model->alias;
+    c->a.demand.hold_ms = c->a.model->total_timeout_ms + HOLD_EXTRA_MS;
     return true;
 }
 
-static enum error ask_ledger(struct chat *c)
-{
-    return ledger_check(c->ledger, &c->policy, &c->demand, &c->answer);
-}
-
-/*
- * Whoever is over a limit already hears so before the body is parsed: a flood of refusals must
- * cost as little as it can. Sees to it that the store can be read at all, too.
- */
-static bool has_room(struct chat *c)
-{
-    c->demand.weights = (struct amounts){.of[UNIT_CALLS] = 1};
-    enum error e = ask_ledger(c);
-    if (e == ERROR_NONE)
-        name_caller(c);
-    return decided(c, e);
-}
-
-static bool weight_matters(const struct chat *c)
-{
-    for (unsigned i = 0; i < c->policy.n_limits; i++)
-        if (c->policy.limits[i].unit == UNIT_TOKENS || c->policy.limits[i].unit == UNIT_COST)
-            return true;
-    return false;
-}
-
-/* Where only calls are limited, has_room has asked all there is to ask. */
 static bool check_limits(struct chat *c)
 {
-    struct ledger_model known = {0};
-    enum error e = ledger_model(c->ledger, c->model->alias, &known);
+    struct reply_error no;
 
-    c->overhead = known.overhead;
-    worst(c, c->request.bytes, c->request.n_messages, c->overhead, &c->demand);
-    if (e == ERROR_NONE && weight_matters(c))
-        e = ask_ledger(c);
-    return decided(c, e);
+    return admission_weigh(&c->a, c->request.bytes, c->request.n_messages, &no) ||
+           refuse_with(c, &no);
 }
 
 static bool load_upstream(struct chat *c)
@@ -283,12 +188,9 @@ static bool load_upstream(struct chat *c)
     return refuse(c, CODE_UPSTREAM_UNREACHABLE);
 }
 
-/* A process that serves one request takes its place site-wide, by policy.site_streams. */
 static bool take_place(struct chat *c)
 {
-    unsigned streams = c->job->x->single ? 1 : c->config->streams;
-
-    c->placed = place_take(c->job->places, streams, &c->place);
+    c->placed = place_take(c->job->places, admission_streams(&c->a), &c->place);
     return c->placed || refuse(c, CODE_BUSY);
 }
 
@@ -297,7 +199,7 @@ static bool admit(struct chat *c)
 {
     struct exchange *x = c->job->x;
 
-    if (!x->ops->admitted(x, c->model->total_timeout_ms + ANSWER_EXTRA_MS))
+    if (!x->ops->admitted(x, c->a.model->total_timeout_ms + ANSWER_EXTRA_MS))
         return refuse(c, CODE_TIMEOUT_REQUEST);
     c->log->gone = exchange_gone(x->watch_fd, x->watch_readable);
     return !c->log->gone;
@@ -305,8 +207,17 @@ static bool admit(struct chat *c)
 
 static bool reserve(struct chat *c)
 {
-    return decided(
-        c, ledger_reserve(c->ledger, &c->policy, &c->demand, &c->answer, &c->reservation));
+    struct admission *a = &c->a;
+    enum error e =
+        ledger_reserve(a->ledger, &a->policy, &a->demand, &a->answer, &c->reservation);
+    struct reply_error no;
+
+    if (!admission_decided(a, e, &no))
+        return refuse_with(c, &no);
+    admission_cookie(a, c->cookie);
+    if (c->cookie[0] != '\0') /* with whatever is answered from now on */
+        c->job->reply->cookie = c->cookie;
+    return true;
 }
 
 /* ---- after the reservation ---- */
@@ -319,13 +230,13 @@ static bool settle_usage(struct chat *c, const struct usage *u, struct settlemen
 
     if (!usage_believable(u, r->tokens_in, r->tokens_out))
         return false;
-    price_real(&c->model->price, u, &s->real);
+    price_real(&c->a.model->price, u, &s->real);
     s->tokens_in = u->input;
     s->tokens_out = u->output;
     if (u->input >
         r->tokens_in) /* above the bound: by how much without what was learnt before */
-        s->input_over = u->input - (r->tokens_in - c->overhead);
-    worst(c, 1, 1, 0, &smallest);
+        s->input_over = u->input - (r->tokens_in - c->a.overhead);
+    admission_worst(&c->a, 1, 1, 0, &smallest);
     s->overhead_max = smallest.tokens_in * OVERHEAD_MAX;
     return true;
 }
@@ -333,13 +244,19 @@ static bool settle_usage(struct chat *c, const struct usage *u, struct settlemen
 static void settle(void *arg, const struct relay_end *end)
 {
     struct chat *c = arg;
-    struct settlement s = {.kind = end->kind};
+    struct settlement s = {
+        .kind = end->kind,
+        .health = end->health,
+        .breaker_after = c->a.model->breaker_after,
+        .breaker_pause_ms = c->a.model->breaker_pause_ms,
+        .retry_after_ms = end->retry_after_ms,
+    };
     enum error e;
 
     if (s.kind == SETTLE_USAGE && !settle_usage(c, &end->usage, &s))
         s.kind = SETTLE_UNKNOWN;
     s.upstream_error = end->code >= CODE_UPSTREAM_REFUSED;
-    e = ledger_settle(c->ledger, &c->reservation, &s, c->job->x->single);
+    e = ledger_settle(c->a.ledger, &c->reservation, &s, c->job->x->single);
     if (e != ERROR_NONE) /* stays charged as reserved */
         site_fault(c->job->site, c->job->use, e);
     if (s.kind == SETTLE_NOTHING)
@@ -351,16 +268,15 @@ static void settle(void *arg, const struct relay_end *end)
 
 static void forward(struct chat *c)
 {
-    const struct reply_rates rates = {&c->policy, &c->answer};
     const struct relay_job job = {
         .upstream = c->job->upstream,
         .places = c->job->places,
         .place = &c->place,
         .config = c->config,
-        .model = c->model,
+        .model = c->a.model,
         .request = &c->request,
         .reply = c->job->reply,
-        .rates = &rates,
+        .rates = &c->a.answer,
         .settle = settle,
         .arg = c,
     };
@@ -375,15 +291,13 @@ typedef bool step_fn(struct chat *c);
 
 void chat_handle(const struct chat_job *job, struct chat_log *log)
 {
-    static step_fn *const steps[] = {check_type, read_body,    find_caller,  has_room,
+    static step_fn *const steps[] = {check_type, find_caller,  read_body,    has_room,
                                      parse,      choose_model, check_limits, load_upstream,
                                      take_place, admit,        reserve};
     struct chat c = {
         .job = job,
         .log = log,
         .config = job->use->config,
-        .ledger = job->use->ledger,
-        .policy = config_policy(job->use->config, job->x->single),
     };
     bool go = true;
 

@@ -17,17 +17,27 @@ static const char *value_of(const char *entry, const char *name, size_t n)
     return strncmp(entry, name, n) == 0 && entry[n] == '=' ? entry + n + 1 : NULL;
 }
 
-const char *exchange_param(const struct exchange *x, const char *name)
+const char *exchange_param_at(const struct exchange *x, const char *name, unsigned i)
 {
     size_t n = strlen(name);
     const char *value;
 
     for (char *const *e = x->env; *e != NULL; e++) {
         value = value_of(*e, name, n);
-        if (value != NULL)
+        if (value != NULL && i-- == 0)
             return value;
     }
     return NULL;
+}
+
+const char *exchange_param(const struct exchange *x, const char *name)
+{
+    return exchange_param_at(x, name, 0);
+}
+
+const char *exchange_param_only(const struct exchange *x, const char *name)
+{
+    return exchange_param_at(x, name, 1) == NULL ? exchange_param(x, name) : NULL;
 }
 
 unsigned exchange_param_count(const struct exchange *x, const char *name)

@@ -42,8 +42,14 @@ struct exchange {
 /* The first value of a variable, or NULL; "" is not NULL. */
 const char *exchange_param(const struct exchange *x, const char *name);
 
+/* The value of its occurrence number i, from 0 on; NULL: it does not occur so often. */
+const char *exchange_param_at(const struct exchange *x, const char *name, unsigned i);
+
 /* How many times the variable occurs (servers that pass repeated headers repeat it). */
 unsigned exchange_param_count(const struct exchange *x, const char *name);
+
+/* Its value if it occurs exactly once, else NULL: of two nobody knows which is meant. */
+const char *exchange_param_only(const struct exchange *x, const char *name);
 
 /*
  * The body's length as CONTENT_LENGTH tells it. 0: not known, since servers that do not know it

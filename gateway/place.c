@@ -42,6 +42,16 @@ void place_leave(struct places *p, struct place *place)
     pthread_mutex_unlock(&p->lock);
 }
 
+bool places_free(struct places *p, unsigned streams)
+{
+    bool free_one;
+
+    pthread_mutex_lock(&p->lock);
+    free_one = p->taken < streams;
+    pthread_mutex_unlock(&p->lock);
+    return free_one;
+}
+
 void place_set_call(struct places *p, struct place *place, struct call *call)
 {
     pthread_mutex_lock(&p->lock);

@@ -30,6 +30,8 @@ void places_destroy(struct places *p);
  * place_leave. */
 bool place_take(struct places *p, unsigned streams, struct place *place);
 void place_leave(struct places *p, struct place *place);
+/* Whether one would have been taken at this moment. */
+bool places_free(struct places *p, unsigned streams);
 
 /* The call that runs at the place; NULL before it is freed. After a cut it is aborted
  * at once. */

@@ -36,6 +36,8 @@ struct relay {
     struct relay_end *end;
     struct diagnosis why; /* for the owner, if the upstream is to blame */
     int64_t wait_ms;      /* for Retry-After */
+    bool refused;         /* the API refuses us */
+    bool innocent;        /* it has answered, and this request may have been at fault */
     int64_t start_ms, first_ms, last_ms;
     /* of a stream */
     bool started; /* the header has been sent: trouble is an event now */
@@ -113,6 +115,12 @@ static bool is_never_billed(int status)
     return status == 401 || status == 402 || status == 404 || status == 405 || status == 429;
 }
 
+/* Statuses that the request itself can have caused: they say nothing of the API's health. */
+static bool is_callers_fault(int status)
+{
+    return status >= 400 && status < 500 && !is_about_us(status) && !is_never_billed(status);
+}
+
 /* Reads what comes of the error's body in time, for the code in it and nothing else. */
 static void read_code(struct relay *r)
 {
@@ -135,6 +143,8 @@ static void fail_status(struct relay *r, int status)
     enum settle_kind kind = is_never_billed(status) ? SETTLE_NOTHING : SETTLE_UNKNOWN;
 
     read_code(r);
+    r->refused = status == 401 || status == 402 || status == 429;
+    r->innocent = is_callers_fault(status);
     if (!is_about_us(status)) {
         fail(r, CODE_UPSTREAM_ERROR, kind);
         return;
@@ -147,14 +157,33 @@ static void fail_status(struct relay *r, int status)
 static void fail_part(struct relay *r, const struct part *p)
 {
     r->wait_ms = p->refused ? REFUSED_WAIT_MS : 0;
+    r->refused = p->refused;
     memcpy(r->why.code, p->code, sizeof(p->code));
     fail(r, p->refused ? CODE_UPSTREAM_REFUSED : CODE_UPSTREAM_ERROR, SETTLE_UNKNOWN);
 }
 
+static enum health health_of(const struct relay *r)
+{
+    const struct relay_end *e = r->end;
+
+    if (e->gone)
+        return r->spoken ? HEALTH_GOOD : HEALTH_UNKNOWN;
+    if (e->code == CODE_NONE)
+        return HEALTH_GOOD;
+    if (e->code < CODE_UPSTREAM_REFUSED || r->call == NULL || r->innocent)
+        return HEALTH_UNKNOWN;
+    return r->refused ? HEALTH_REFUSED : HEALTH_FAILED;
+}
+
 static void settle(struct relay *r)
 {
+    int64_t seconds = r->call != NULL ? call_retry_after(r->call) : -1;
+
     if (!failed(r))
         r->end->kind = r->end->usage.known ? SETTLE_USAGE : SETTLE_UNKNOWN;
+    r->end->health = health_of(r);
+    if (r->end->health == HEALTH_REFUSED && seconds > 0)
+        r->end->retry_after_ms = r->wait_ms;
     r->job->settle(r->job->arg, r->end);
 }
 

@@ -13,6 +13,14 @@
  *                                                 stop, a proxy's 504 can follow a billed call
  *   sent, no answer; cut; an error inside a 200   all that was reserved
  *   the caller left, however early                all that was reserved (invariant 6)
+ *
+ * What it says of the API's health, for the model's breaker:
+ *
+ *   an answer, also one that the caller has begun to get and left      good
+ *   401, 402, 429, or an error inside a 200 that speaks of these       it refuses us
+ *   403, 404, 405, 5xx, unreachable, timeout, nonsense, cut, an error  it failed
+ *   other 4xx: one caller's odd input must not close the site          nothing
+ *   the caller left before anything came; we are stopping              nothing
  */
 #ifndef GATEWAY_RELAY_H
 #define GATEWAY_RELAY_H
@@ -33,7 +41,9 @@ struct relay_end {
     enum code code; /* CODE_NONE: answered */
     bool gone;      /* the caller left, or read too slowly */
     enum settle_kind kind;
-    struct usage usage; /* for SETTLE_USAGE: as reported, not checked */
+    struct usage usage;     /* for SETTLE_USAGE: as reported, not checked */
+    enum health health;     /* what it says of the API */
+    int64_t retry_after_ms; /* HEALTH_REFUSED: what the API asked for; 0: it did not */
 };
 
 struct relay_job {
@@ -44,7 +54,7 @@ struct relay_job {
     const struct config_model *model;
     const struct request *request;
     struct reply *reply; /* nothing has been sent yet */
-    const struct reply_rates *rates;
+    const struct answer *rates;
     void (*settle)(void *arg, const struct relay_end *end); /* called exactly once */
     void *arg;
 };

@@ -6,103 +6,44 @@
 #include "gateway/reply.h"
 
 #include <inttypes.h>
-#include <stdarg.h>
-#include <stdio.h>
 #include <string.h>
 
-#define SINK_BUFFER 1024 /* most events and all headers of a plain answer in one write */
-
-/* Writes to an exchange, or only counts if there is none. */
-struct sink {
-    struct exchange *x;
-    size_t total;
-    bool failed;
-    size_t n;
-    char buffer[SINK_BUFFER];
-};
-
-static void sink_init(struct sink *s, struct exchange *x)
-{
-    s->x = x;
-    s->total = 0;
-    s->failed = false;
-    s->n = 0;
-}
-
-static void drain(struct sink *s)
-{
-    if (s->n > 0 && s->x != NULL && !s->failed)
-        s->failed = !s->x->ops->write(s->x, s->buffer, s->n);
-    s->n = 0;
-}
-
-static void put_bytes(struct sink *s, const char *bytes, size_t n)
-{
-    s->total += n;
-    while (n > 0) {
-        size_t room = sizeof s->buffer - s->n;
-        size_t part = n < room ? n : room;
-        memcpy(s->buffer + s->n, bytes, part);
-        s->n += part;
-        bytes += part;
-        n -= part;
-        if (s->n == sizeof s->buffer)
-            drain(s);
-    }
-}
-
-static void put(struct sink *s, const char *text)
-{
-    put_bytes(s, text, strlen(text));
-}
-
-#define PIECE_MAX 256 /* longest formatted piece: a policy item of 100 bytes */
-
-static void put_format(struct sink *s, const char *format, ...)
-    __attribute__((format(printf, 2, 3)));
-static void put_format(struct sink *s, const char *format, ...)
-{
-    char piece[PIECE_MAX];
-    va_list args;
-    va_start(args, format);
-    int n = vsnprintf(piece, sizeof piece, format, args);
-    va_end(args);
-    if (n < 0 || (size_t)n >= sizeof piece)
-        s->failed = true; /* a cut header must not be sent */
-    else
-        put_bytes(s, piece, (size_t)n);
-}
-
-/* A JSON string. UTF-8 needs no escape, U+2028 neither. */
-static void put_string(struct sink *s, const char *text)
-{
-    put(s, "\"");
-    while (*text != '\0') {
-        size_t plain = 0;
-        while ((unsigned char)text[plain] >= 0x20 && text[plain] != '"' && text[plain] != '\\')
-            plain++;
-        put_bytes(s, text, plain);
-        text += plain;
-        if (*text != '\0')
-            put_format(s, "\\u%04x", (unsigned)(unsigned char)*text++);
-    }
-    put(s, "\"");
-}
-
-static bool sink_end(struct sink *s)
-{
-    drain(s);
-    return !s->failed && s->x->ops->flush(s->x);
-}
+#include "gateway/sink.h"
 
 /* -- headers -- */
 
+/* What a page's script may read besides the body. */
+#define EXPOSED                                                                                \
+    "X-Request-Id, Retry-After, retry-after-ms, x-should-retry, RateLimit, RateLimit-Policy, " \
+    "X-RateLimit-Limit, X-RateLimit-Remaining, X-RateLimit-Reset"
+
+static void put_access(struct sink *s, const struct access *a)
+{
+    if (a == NULL)
+        return;
+    if (a->varies)
+        sink_text(s, "Vary: Origin\r\n");
+    if (a->origin == NULL)
+        return;
+    sink_text(s, "Access-Control-Allow-Origin: ");
+    sink_text(s, a->origin);
+    sink_text(s, "\r\nAccess-Control-Expose-Headers: " EXPOSED "\r\n");
+    if (a->credentials)
+        sink_text(s, "Access-Control-Allow-Credentials: true\r\n");
+}
+
 static void put_head(struct sink *s, const struct reply *r, int status, const char *reason)
 {
-    put_format(s, "Status: %d %s\r\n", status, reason);
-    put(s, "X-Content-Type-Options: nosniff\r\n");
+    sink_format(s, "Status: %d %s\r\n", status, reason);
+    sink_text(s, "X-Content-Type-Options: nosniff\r\n");
     if (r->id[0] != '\0')
-        put_format(s, "X-Request-Id: %s\r\n", r->id);
+        sink_format(s, "X-Request-Id: %s\r\n", r->id);
+    put_access(s, r->access);
+    if (r->cookie != NULL) {
+        sink_text(s, "Set-Cookie: ");
+        sink_text(s, r->cookie);
+        sink_text(s, "\r\n");
+    }
 }
 
 static int64_t seconds_up(int64_t ms)
@@ -117,17 +58,22 @@ static int64_t minutes_up(int64_t ms)
 
 #define SDK_PATIENCE_S 60 /* SDKs sleep no longer than this, but would ask again at once */
 
-static void put_retry(struct sink *s, int status, const struct reply_error *e)
+/* Retry-After; 0: none is told. */
+static int64_t retry_seconds(int status, const struct reply_error *e)
 {
     int64_t seconds = e->minute ? minutes_up(e->wait_ms) : seconds_up(e->wait_ms);
-    if (seconds == 0 && (status == 429 || status == 503))
-        seconds = 1;
+    return seconds == 0 && (status == 429 || status == 503) ? 1 : seconds;
+}
+
+static void put_retry(struct sink *s, int status, const struct reply_error *e)
+{
+    int64_t seconds = retry_seconds(status, e);
     if (seconds > 0)
-        put_format(s, "Retry-After: %" PRId64 "\r\n", seconds);
+        sink_format(s, "Retry-After: %" PRId64 "\r\n", seconds);
     if (!e->minute && e->wait_ms > 0 && e->wait_ms < 1000)
-        put_format(s, "retry-after-ms: %" PRId64 "\r\n", e->wait_ms);
+        sink_format(s, "retry-after-ms: %" PRId64 "\r\n", e->wait_ms);
     if (seconds > SDK_PATIENCE_S || e->billed)
-        put(s, "x-should-retry: false\r\n");
+        sink_text(s, "x-should-retry: false\r\n");
 }
 
 #define FIELD_INTEGER_MAX UINT64_C(999999999999999) /* RFC 9651: 15 digits */
@@ -143,34 +89,33 @@ static int64_t field_seconds(int64_t ms)
 }
 
 /* The limit of the i-th standing if a caller may know how it stands, else NULL. */
-static const struct limit *shown(const struct reply_rates *rates, unsigned i)
+static const struct limit *shown(const struct answer *a, unsigned i)
 {
-    const struct limit *l = &rates->answer->verdict.standings[i].limit;
-    bool own = l->subject != SUBJECT_ANONYMOUS && l->subject != SUBJECT_EVERYONE;
+    const struct limit *l = &a->verdict.standings[i].limit;
+    bool own = l->subject <= SUBJECT_KEY; /* those after it are shared, or the owner's */
     return own && l->unit == UNIT_CALLS && l->max != LIMIT_UNLIMITED ? l : NULL;
 }
 
 static void put_policy_item(struct sink *s, const struct limit *l)
 {
-    put_format(s, "\"%s\";q=%" PRIu64 ";w=%" PRIu32, l->name, field_integer(l->max),
-               window_seconds(l->window));
+    sink_format(s, "\"%s\";q=%" PRIu64 ";w=%" PRIu32, l->name, field_integer(l->max),
+                window_seconds(l->window));
 }
 
 static void put_standing_item(struct sink *s, const struct limit *l, uint64_t remaining,
                               int64_t wait_ms)
 {
-    put_format(s, "\"%s\";r=%" PRIu64 ";t=%" PRId64, l->name, field_integer(remaining),
-               field_seconds(wait_ms));
+    sink_format(s, "\"%s\";r=%" PRIu64 ";t=%" PRId64, l->name, field_integer(remaining),
+                field_seconds(wait_ms));
 }
 
 /* The standing with the fewest calls left, of several the one with the longest wait; or -1. */
-static int tightest(const struct reply_rates *rates, unsigned n)
+static int tightest(const struct answer *a, unsigned n)
 {
-    const struct answer *a = rates->answer;
     int best = -1;
     for (unsigned i = 0; i < n; i++) {
         uint64_t left = a->verdict.standings[i].remaining;
-        if (shown(rates, i) == NULL)
+        if (shown(a, i) == NULL)
             continue;
         if (best < 0 || left < a->verdict.standings[best].remaining ||
             (left == a->verdict.standings[best].remaining &&
@@ -181,36 +126,36 @@ static int tightest(const struct reply_rates *rates, unsigned n)
 }
 
 /* draft-ietf-httpapi-ratelimit-headers, and the older X- names of one limit. */
-static void put_rates(struct sink *s, const struct reply_rates *rates)
+static void put_rates(struct sink *s, const struct answer *a)
 {
-    if (rates == NULL || rates->answer == NULL)
+    if (a == NULL)
         return;
-    const struct verdict *v = &rates->answer->verdict;
+    const struct verdict *v = &a->verdict;
     unsigned n = v->n_standings < STANDINGS_MAX ? v->n_standings : STANDINGS_MAX;
-    int best = tightest(rates, n);
+    int best = tightest(a, n);
     if (best < 0)
         return;
     const char *separator = "RateLimit-Policy: ";
     for (unsigned i = 0; i < n; i++)
-        if (shown(rates, i) != NULL) {
-            put(s, separator);
-            put_policy_item(s, shown(rates, i));
+        if (shown(a, i) != NULL) {
+            sink_text(s, separator);
+            put_policy_item(s, shown(a, i));
             separator = ", ";
         }
     separator = "\r\nRateLimit: ";
     for (unsigned i = 0; i < n; i++)
-        if (shown(rates, i) != NULL) {
-            put(s, separator);
-            put_standing_item(s, shown(rates, i), v->standings[i].remaining,
-                              rates->answer->standing_wait_ms[i]);
+        if (shown(a, i) != NULL) {
+            sink_text(s, separator);
+            put_standing_item(s, shown(a, i), v->standings[i].remaining,
+                              a->standing_wait_ms[i]);
             separator = ", ";
         }
-    put_format(s,
-               "\r\nX-RateLimit-Limit: %" PRIu64 "\r\nX-RateLimit-Remaining: %" PRIu64
-               "\r\nX-RateLimit-Reset: %" PRId64 "\r\n",
-               field_integer(shown(rates, (unsigned)best)->max),
-               field_integer(v->standings[best].remaining),
-               field_seconds(rates->answer->standing_wait_ms[best]));
+    sink_format(s,
+                "\r\nX-RateLimit-Limit: %" PRIu64 "\r\nX-RateLimit-Remaining: %" PRIu64
+                "\r\nX-RateLimit-Reset: %" PRId64 "\r\n",
+                field_integer(shown(a, (unsigned)best)->max),
+                field_integer(v->standings[best].remaining),
+                field_seconds(a->standing_wait_ms[best]));
 }
 
 /* -- plain answers -- */
@@ -223,8 +168,8 @@ static bool put_body(struct sink *s, const struct reply *r, body_fn *body, const
     struct sink count;
     sink_init(&count, NULL);
     body(&count, r, what);
-    put(s, "Content-Type: application/json\r\nCache-Control: no-store\r\n");
-    put_format(s, "Content-Length: %zu\r\n\r\n", count.total);
+    sink_text(s, "Content-Type: application/json\r\nCache-Control: no-store\r\n");
+    sink_format(s, "Content-Length: %zu\r\n\r\n", count.total);
     if (!r->head)
         body(s, r, what);
     return sink_end(s);
@@ -233,14 +178,14 @@ static bool put_body(struct sink *s, const struct reply *r, body_fn *body, const
 static void put_error_object(struct sink *s, const struct code_entry *c, const char *detail,
                              const char *param)
 {
-    put(s, "{\"error\":{\"message\":");
-    put_string(s, detail != NULL ? detail : c->message);
-    put_format(s, ",\"type\":\"%s\",\"code\":\"%s\",\"param\":", c->type, c->name);
+    sink_text(s, "{\"error\":{\"message\":");
+    sink_string(s, detail != NULL ? detail : c->message);
+    sink_format(s, ",\"type\":\"%s\",\"code\":\"%s\",\"param\":", c->type, c->name);
     if (param != NULL)
-        put_string(s, param);
+        sink_string(s, param);
     else
-        put(s, "null");
-    put(s, "}}");
+        sink_text(s, "null");
+    sink_text(s, "}}");
 }
 
 static void error_body(struct sink *s, const struct reply *r, const void *what)
@@ -248,17 +193,19 @@ static void error_body(struct sink *s, const struct reply *r, const void *what)
     const struct reply_error *e = what;
     (void)r;
     put_error_object(s, code_entry(e->code), e->detail, e->param);
-    put(s, "\n");
+    sink_text(s, "\n");
 }
 
-bool reply_error(struct reply *r, const struct reply_error *e, const struct reply_rates *rates)
+bool reply_error(struct reply *r, const struct reply_error *e, const struct answer *rates)
 {
     const struct code_entry *c = code_entry(e->code);
     struct sink s;
     sink_init(&s, r->x);
     put_head(&s, r, c->status, c->reason);
     if (e->allow != NULL)
-        put_format(&s, "Allow: %s\r\n", e->allow);
+        sink_format(&s, "Allow: %s\r\n", e->allow);
+    if (e->bearer && c->status == 401)
+        sink_text(&s, "WWW-Authenticate: Bearer\r\n");
     put_retry(&s, c->status, e);
     put_rates(&s, rates);
     return put_body(&s, r, error_body, e);
@@ -278,35 +225,35 @@ static const char *finish_word(enum finish f)
 
 static void put_common(struct sink *s, const struct reply *r, const char *object)
 {
-    put(s, "{\"id\":");
-    put_string(s, r->id);
-    put_format(s, ",\"object\":\"%s\",\"created\":%" PRId64 ",\"model\":", object,
-               r->created_s);
-    put_string(s, r->model);
+    sink_text(s, "{\"id\":");
+    sink_string(s, r->id);
+    sink_format(s, ",\"object\":\"%s\",\"created\":%" PRId64 ",\"model\":", object,
+                r->created_s);
+    sink_string(s, r->model);
 }
 
 static void put_usage(struct sink *s, const struct usage *u)
 {
-    put_format(s,
-               ",\"usage\":{\"prompt_tokens\":%" PRIu64 ",\"completion_tokens\":%" PRIu64
-               ",\"total_tokens\":%" PRIu64 "}",
-               u->input, u->output, amount_add(u->input, u->output));
+    sink_format(s,
+                ",\"usage\":{\"prompt_tokens\":%" PRIu64 ",\"completion_tokens\":%" PRIu64
+                ",\"total_tokens\":%" PRIu64 "}",
+                u->input, u->output, amount_add(u->input, u->output));
 }
 
 static void completion_body(struct sink *s, const struct reply *r, const void *what)
 {
     const struct part *p = what;
     put_common(s, r, "chat.completion");
-    put(s, ",\"choices\":[{\"index\":0,\"message\":{\"role\":\"assistant\",\"content\":");
-    put_string(s, p->text != NULL ? p->text : "");
-    put_format(s, ",\"refusal\":null},\"logprobs\":null,\"finish_reason\":\"%s\"}]",
-               finish_word(p->finish));
+    sink_text(s, ",\"choices\":[{\"index\":0,\"message\":{\"role\":\"assistant\",\"content\":");
+    sink_string(s, p->text != NULL ? p->text : "");
+    sink_format(s, ",\"refusal\":null},\"logprobs\":null,\"finish_reason\":\"%s\"}]",
+                finish_word(p->finish));
     if (p->usage.known)
         put_usage(s, &p->usage);
-    put(s, "}\n");
+    sink_text(s, "}\n");
 }
 
-bool reply_completion(struct reply *r, const struct part *p, const struct reply_rates *rates)
+bool reply_completion(struct reply *r, const struct part *p, const struct answer *rates)
 {
     struct sink s;
     sink_init(&s, r->x);
@@ -318,14 +265,14 @@ bool reply_completion(struct reply *r, const struct part *p, const struct reply_
 static void models_body(struct sink *s, const struct reply *r, const void *what)
 {
     const struct config *c = what;
-    put(s, "{\"object\":\"list\",\"data\":[");
+    sink_text(s, "{\"object\":\"list\",\"data\":[");
     for (unsigned i = 0; i < c->n_models; i++) {
-        put(s, i == 0 ? "{\"id\":" : ",{\"id\":");
-        put_string(s, c->models[i].alias);
-        put_format(s, ",\"object\":\"model\",\"created\":%" PRId64 ",\"owned_by\":\"site\"}",
-                   r->created_s);
+        sink_text(s, i == 0 ? "{\"id\":" : ",{\"id\":");
+        sink_string(s, c->models[i].alias);
+        sink_format(s, ",\"object\":\"model\",\"created\":%" PRId64 ",\"owned_by\":\"site\"}",
+                    r->created_s);
     }
-    put(s, "]}\n");
+    sink_text(s, "]}\n");
 }
 
 bool reply_models(struct reply *r, const struct config *c)
@@ -336,18 +283,125 @@ bool reply_models(struct reply *r, const struct config *c)
     return put_body(&s, r, models_body, c);
 }
 
+/* -- status -- */
+
+struct status {
+    const struct config *config;
+    const struct reply_error *no;
+    const struct answer *answer;
+};
+
+static void put_seconds(struct sink *s, const char *name, int64_t seconds)
+{
+    sink_format(s, seconds > 0 ? ",\"%s\":%" PRId64 : ",\"%s\":null", name, seconds);
+}
+
+/* The answer counted a call that is not made: it is given back here. */
+static void put_limit(struct sink *s, const struct limit *l, const struct answer *a, unsigned i)
+{
+    uint64_t left = a->verdict.standings[i].remaining;
+    if (a->verdict.outcome == OUTCOME_ADMITTED && left < l->max)
+        left++;
+    sink_text(s, "{\"name\":");
+    sink_string(s, l->name);
+    sink_format(s, ",\"remaining\":%" PRIu64 ",\"max\":%" PRIu64 ",\"window_s\":%" PRIu32,
+                field_integer(left), field_integer(l->max), window_seconds(l->window));
+    put_seconds(s, "more_in_s", left < l->max ? field_seconds(a->standing_wait_ms[i]) : 0);
+    sink_text(s, "}");
+}
+
+static void put_limits(struct sink *s, const struct answer *a)
+{
+    const char *separator = "";
+    sink_text(s, ",\"limits\":[");
+    for (unsigned i = 0; a != NULL && i < a->verdict.n_standings && i < STANDINGS_MAX; i++) {
+        const struct limit *l = shown(a, i);
+        if (l == NULL)
+            continue;
+        sink_text(s, separator);
+        put_limit(s, l, a, i);
+        separator = ",";
+    }
+    sink_text(s, "]");
+}
+
+static void put_offer(struct sink *s, const struct config *c)
+{
+    sink_format(s,
+                ",\"input\":{\"max_message_chars\":%" PRIu32 ",\"max_input_chars\":%" PRIu32
+                ",\"max_history\":%" PRIu32 "},\"model\":",
+                c->max_message_chars, c->max_input_chars, c->max_history);
+    sink_string(s, c->models[0].alias);
+    sink_text(s, ",\"models\":");
+    for (unsigned i = 0; i < c->n_models; i++) {
+        sink_text(s, i == 0 ? "[" : ",");
+        sink_string(s, c->models[i].alias);
+    }
+    sink_text(s, "]");
+}
+
+static void status_body(struct sink *s, const struct reply *r, const void *what)
+{
+    const struct status *status = what;
+    const struct reply_error *no = status->no;
+    (void)r;
+    if (no->code == CODE_NONE) {
+        sink_text(s, "{\"available\":true,\"code\":null,\"message\":null,\"retry_after\":null");
+    } else {
+        const struct code_entry *c = code_entry(no->code);
+        sink_format(s, "{\"available\":false,\"code\":\"%s\",\"message\":", c->name);
+        sink_string(s, c->message);
+        put_seconds(s, "retry_after", retry_seconds(c->status, no));
+    }
+    put_limits(s, status->answer);
+    put_offer(s, status->config);
+    sink_text(s, "}\n");
+}
+
+bool reply_status(struct reply *r, const struct config *c, const struct reply_error *no,
+                  const struct answer *a)
+{
+    const struct status status = {c, no, a};
+    struct sink s;
+    sink_init(&s, r->x);
+    put_head(&s, r, 200, "OK");
+    return put_body(&s, r, status_body, &status);
+}
+
+/* -- preflights -- */
+
+#define PREFLIGHT_AGE "600" /* seconds: a change of allowed-origins must not take hours */
+
+bool reply_preflight(struct reply *r, const char *allow, const char *asked)
+{
+    char headers[ACCESS_HEADERS_MAX];
+    struct sink s;
+    access_headers(asked, headers);
+    sink_init(&s, r->x);
+    put_head(&s, r, 204, "No Content");
+    sink_format(&s, "Access-Control-Allow-Methods: %s\r\n", allow);
+    if (headers[0] != '\0') {
+        sink_text(&s, "Access-Control-Allow-Headers: ");
+        sink_text(&s, headers);
+        sink_text(&s, "\r\n");
+    }
+    sink_text(&s, "Access-Control-Max-Age: " PREFLIGHT_AGE "\r\n"
+                  "Cache-Control: no-store\r\n\r\n");
+    return sink_end(&s);
+}
+
 /* -- streams -- */
 
-bool reply_stream_start(struct reply *r, const struct reply_rates *rates)
+bool reply_stream_start(struct reply *r, const struct answer *rates)
 {
     struct sink s;
     sink_init(&s, r->x);
     put_head(&s, r, 200, "OK");
     put_rates(&s, rates);
     /* nginx heeds X-Accel-Buffering; compressing filters would hold events back. */
-    put(&s, "Content-Type: text/event-stream; charset=utf-8\r\n"
-            "Cache-Control: no-cache, no-transform\r\n"
-            "X-Accel-Buffering: no\r\n\r\n");
+    sink_text(&s, "Content-Type: text/event-stream; charset=utf-8\r\n"
+                  "Cache-Control: no-cache, no-transform\r\n"
+                  "X-Accel-Buffering: no\r\n\r\n");
     return sink_end(&s);
 }
 
@@ -355,21 +409,21 @@ bool reply_stream_text(struct reply *r, bool first, const char *text, enum finis
 {
     struct sink s;
     sink_init(&s, r->x);
-    put(&s, "data: ");
+    sink_text(&s, "data: ");
     put_common(&s, r, "chat.completion.chunk");
-    put(&s, ",\"choices\":[{\"index\":0,\"delta\":{");
+    sink_text(&s, ",\"choices\":[{\"index\":0,\"delta\":{");
     if (first)
-        put(&s, "\"role\":\"assistant\",");
+        sink_text(&s, "\"role\":\"assistant\",");
     if (first || text != NULL) {
-        put(&s, "\"content\":");
-        put_string(&s, text != NULL ? text : "");
+        sink_text(&s, "\"content\":");
+        sink_string(&s, text != NULL ? text : "");
     }
-    put(&s, "},\"finish_reason\":");
+    sink_text(&s, "},\"finish_reason\":");
     if (f == FINISH_NONE)
-        put(&s, "null");
+        sink_text(&s, "null");
     else
-        put_format(&s, "\"%s\"", finish_word(f));
-    put(&s, "}]}\n\n");
+        sink_format(&s, "\"%s\"", finish_word(f));
+    sink_text(&s, "}]}\n\n");
     return sink_end(&s);
 }
 
@@ -377,11 +431,11 @@ bool reply_stream_usage(struct reply *r, const struct usage *u)
 {
     struct sink s;
     sink_init(&s, r->x);
-    put(&s, "data: ");
+    sink_text(&s, "data: ");
     put_common(&s, r, "chat.completion.chunk");
-    put(&s, ",\"choices\":[]");
+    sink_text(&s, ",\"choices\":[]");
     put_usage(&s, u);
-    put(&s, "}\n\n");
+    sink_text(&s, "}\n\n");
     return sink_end(&s);
 }
 
@@ -389,9 +443,9 @@ bool reply_stream_error(struct reply *r, enum code code)
 {
     struct sink s;
     sink_init(&s, r->x);
-    put(&s, "data: ");
+    sink_text(&s, "data: ");
     put_error_object(&s, code_entry(code), NULL, NULL);
-    put(&s, "\n\n");
+    sink_text(&s, "\n\n");
     return sink_end(&s);
 }
 
@@ -399,7 +453,7 @@ static bool put_line(struct reply *r, const char *line)
 {
     struct sink s;
     sink_init(&s, r->x);
-    put(&s, line);
+    sink_text(&s, line);
     return sink_end(&s);
 }
 

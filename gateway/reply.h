@@ -9,6 +9,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "gateway/access.h"
 #include "gateway/code.h"
 #include "gateway/exchange.h"
 #include "gateway/provider.h"
@@ -17,16 +18,12 @@
 /* What all answers of one request share. */
 struct reply {
     struct exchange *x;
-    char id[40];       /* "chatcmpl-" and 24 hex digits: also the log's request id */
-    int64_t created_s; /* wall clock */
-    const char *model; /* alias */
-    bool head;         /* HEAD: no body */
-};
-
-/* The rate headers' figures: the caller's own `calls` limits, from an answer. */
-struct reply_rates {
-    const struct policy *policy;
-    const struct answer *answer; /* NULL: no rate headers */
+    char id[40];                 /* "chatcmpl-" and 24 hex digits: also the log's request id */
+    int64_t created_s;           /* wall clock */
+    const char *model;           /* alias */
+    bool head;                   /* HEAD: no body */
+    const struct access *access; /* for CORS; NULL: no page is told anything */
+    const char *cookie; /* Set-Cookie's value, on what is answered from now on; or NULL */
 };
 
 struct reply_error {
@@ -37,19 +34,32 @@ struct reply_error {
     const char *param;  /* or NULL */
     const char *detail; /* a fixed sentence instead of the code's own, or NULL */
     const char *allow;  /* 405: the Allow header */
+    bool bearer;        /* 401: a key would help */
 };
 
-/* A whole error answer with status, headers and body. */
-bool reply_error(struct reply *r, const struct reply_error *e, const struct reply_rates *rates);
+/* A whole error answer with status, headers and body. `rates`, here and below: the answer whose
+ * standings, the caller's own limits of calls, are told in the rate headers; NULL: none. */
+bool reply_error(struct reply *r, const struct reply_error *e, const struct answer *rates);
 
 /* A whole plain completion. */
-bool reply_completion(struct reply *r, const struct part *p, const struct reply_rates *rates);
+bool reply_completion(struct reply *r, const struct part *p, const struct answer *rates);
 
 /* GET /v1/models: the aliases. */
 bool reply_models(struct reply *r, const struct config *c);
 
+/*
+ * GET /status: available unless `no` has a code. `a` is what the ledger said of a request that
+ * was not made; NULL if it was not asked.
+ */
+bool reply_status(struct reply *r, const struct config *c, const struct reply_error *no,
+                  const struct answer *a);
+
+/* A preflight's answer: `allow` are the path's methods, `asked` the names of headers that the
+ * page wants to send, or NULL. */
+bool reply_preflight(struct reply *r, const char *allow, const char *asked);
+
 /* Streams: the header (with everything that keeps each web server from buffering), flushed. */
-bool reply_stream_start(struct reply *r, const struct reply_rates *rates);
+bool reply_stream_start(struct reply *r, const struct answer *rates);
 /* One chunk; `first` adds the role; text may be NULL; finish ends the choice. Flushed. */
 bool reply_stream_text(struct reply *r, bool first, const char *text, enum finish f);
 bool reply_stream_usage(struct reply *r, const struct usage *u);

@@ -13,8 +13,9 @@ static const struct {
     const char *allow;
     enum route route;
 } routes[] = {
-    {"/v1/chat/completions", {"POST", NULL}, "POST", ROUTE_CHAT},
-    {"/v1/models", {"GET", "HEAD"}, "GET, HEAD", ROUTE_MODELS},
+    {"/v1/chat/completions", {"POST", NULL}, "POST, OPTIONS", ROUTE_CHAT},
+    {"/v1/models", {"GET", "HEAD"}, "GET, HEAD, OPTIONS", ROUTE_MODELS},
+    {"/status", {"GET", "HEAD"}, "GET, HEAD, OPTIONS", ROUTE_STATUS},
 };
 
 /* Whether first and second, one after the other, are `whole`. */
@@ -50,7 +51,7 @@ static enum route check_method(size_t i, const char *method, const char **allow)
             return routes[i].route;
     }
     *allow = routes[i].allow;
-    return ROUTE_METHOD;
+    return strcmp(method, "OPTIONS") == 0 ? ROUTE_OPTIONS : ROUTE_METHOD;
 }
 
 enum route route_find(const char *method, const char *script_name, const char *path_info,
@@ -59,6 +60,8 @@ enum route route_find(const char *method, const char *script_name, const char *p
     const char *script = script_name != NULL ? script_name : "";
     const char *info = path_info != NULL ? path_info : "";
 
+    if (mount != NULL && strcmp(mount, "/") == 0)
+        mount = "";
     if (mount != NULL && !below_mount(mount, &script, &info))
         return ROUTE_NOT_FOUND;
     for (size_t i = 0; i < sizeof(routes) / sizeof(routes[0]); i++) {

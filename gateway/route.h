@@ -9,17 +9,20 @@
 
 enum route {
     ROUTE_NOT_FOUND,
-    ROUTE_METHOD, /* the path is there, the method is not: *allow says which are */
-    ROUTE_CHAT,   /* POST /v1/chat/completions */
-    ROUTE_MODELS  /* GET, HEAD /v1/models */
+    ROUTE_METHOD,  /* the path is there, the method is not: *allow says which are */
+    ROUTE_OPTIONS, /* OPTIONS of a listed path: *allow too */
+    ROUTE_CHAT,    /* POST /v1/chat/completions */
+    ROUTE_MODELS,  /* GET, HEAD /v1/models */
+    ROUTE_STATUS   /* GET, HEAD /status */
 };
 
 /*
  * The path asked for is script_name followed by path_info: servers divide it differently, but
- * the whole is the same. With `mount` it must be the mount followed by a listed path. Without,
- * the whole is a listed path, or path_info is one (then script_name is where the web server has
- * mounted us). All but `allow` may be NULL. *allow, set for ROUTE_METHOD alone, is the value of
- * the Allow header, static storage.
+ * the whole is the same. With `mount` it must be the mount followed by a listed path; the mount
+ * "/" is the root: a listed path and nothing before it. Without, the whole is a listed path, or
+ * path_info is one (then script_name is where the web server has mounted us). All but `allow`
+ * may be NULL. *allow, set for ROUTE_METHOD and ROUTE_OPTIONS alone, is the value of the Allow
+ * header, static storage.
  */
 enum route route_find(const char *method, const char *script_name, const char *path_info,
                       const char *mount, const char **allow);

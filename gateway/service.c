@@ -10,11 +10,14 @@
 #include <string.h>
 #include <time.h>
 
+#include "gateway/access.h"
+#include "gateway/admission.h"
 #include "gateway/chat.h"
 #include "gateway/place.h"
 #include "gateway/reply.h"
 #include "gateway/route.h"
 #include "gateway/site.h"
+#include "gateway/status.h"
 #include "gateway/upstream.h"
 #include "platform/clock.h"
 #include "platform/log.h"
@@ -114,22 +117,27 @@ static void make_reply(struct reply *r, struct exchange *x)
 /* What is counted live for each code that is not an answer. */
 static void count(struct ledger *l, enum code code)
 {
-    enum figure f = FIGURE_INVALID;
+    static const uint8_t figures[CODES] = {
+        [CODE_UNAUTHORIZED] = FIGURE_DENIED,
+        [CODE_FORBIDDEN_ORIGIN] = FIGURE_DENIED,
+        [CODE_TOO_LONG] = FIGURE_TOO_LONG,
+        [CODE_BUSY] = FIGURE_BUSY,
+        [CODE_PAUSED] = FIGURE_PAUSED,
+        [CODE_METER] = FIGURE_METER,
+        [CODE_CLOCK] = FIGURE_METER,
+        [CODE_CONFIGURATION] = FIGURE_METER,
+        [CODE_UPSTREAM_PAUSED] = FIGURE_BREAKER,
+    };
+    enum figure f = (enum figure)figures[code];
 
     if (l == NULL || code == CODE_NONE || code == CODE_STOPPING)
         return;
-    if (code == CODE_TOO_LONG)
-        f = FIGURE_TOO_LONG;
-    else if (code >= CODE_CONCURRENT_LIMIT && code <= CODE_SITE_LIMIT)
+    if (code >= CODE_CONCURRENT_LIMIT && code <= CODE_BYPASS_LIMIT)
         f = (enum figure)(FIGURE_REFUSED + (int)(code - CODE_CONCURRENT_LIMIT));
-    else if (code == CODE_BUSY)
-        f = FIGURE_BUSY;
-    else if (code == CODE_PAUSED)
-        f = FIGURE_PAUSED;
     else if (code >= CODE_UPSTREAM_REFUSED)
         f = FIGURE_UPSTREAM;
-    else if (code >= CODE_METER)
-        f = FIGURE_METER;
+    else if (figures[code] == 0) /* FIGURE_REFUSED, of which only the codes above are */
+        f = FIGURE_INVALID;
     ledger_figure(l, f);
 }
 
@@ -150,15 +158,35 @@ static void write_line(const struct reply *r, const struct chat_log *log, int64_
              (long long)ms, (long long)log->first_ms);
 }
 
-/* The code with which the request is turned away before anything else is looked at. */
-static enum code turn_away(const struct service *s, const struct site_use *use,
-                           enum route route)
+/* The code with which a request for this route is turned away before anything else is looked
+ * at. A status says by itself why nobody is served. */
+static enum code turn_away(enum route route, const struct site_use *use,
+                           const struct access *access, enum code why)
 {
     if (route == ROUTE_NOT_FOUND)
         return CODE_NOT_FOUND;
     if (route == ROUTE_METHOD)
         return CODE_METHOD;
-    return atomic_load(&s->stopping) ? CODE_STOPPING : use->code;
+    if (access->refused || (route == ROUTE_OPTIONS && !access->present))
+        return CODE_FORBIDDEN_ORIGIN;
+    if (route == ROUTE_OPTIONS || (route == ROUTE_STATUS && use->config != NULL))
+        return CODE_NONE;
+    return why;
+}
+
+static enum code list_models(struct service *s, const struct site_use *use, struct reply *reply,
+                             bool *gone)
+{
+    struct admission a;
+    struct reply_error no;
+
+    if (!admission_begin(&a, reply->x, s->site, use, reply->created_s, &no) ||
+        !admission_known(&a, &no)) {
+        *gone = !reply_error(reply, &no, NULL);
+        return no.code;
+    }
+    *gone = !reply_models(reply, use->config);
+    return CODE_NONE;
 }
 
 static void answer(struct service *s, const struct site_use *use, struct reply *reply,
@@ -167,22 +195,27 @@ static void answer(struct service *s, const struct site_use *use, struct reply *
     const struct chat_job job = {reply->x, s->site, use, s->upstream, &s->places, reply};
     const char *mount = use->config != NULL ? use->config->mount : NULL;
     const char *allow = NULL;
+    enum code why = atomic_load(&s->stopping) ? CODE_STOPPING : use->code;
     enum route route = route_find(exchange_param(reply->x, "REQUEST_METHOD"),
                                   exchange_param(reply->x, "SCRIPT_NAME"),
                                   exchange_param(reply->x, "PATH_INFO"), mount, &allow);
 
-    *log = (struct chat_log){.model = "-", .subject = "-", .usage = "none", .first_ms = -1};
-    log->code = turn_away(s, use, route);
+    log->code = turn_away(route, use, reply->access, why);
     if (log->code != CODE_NONE)
         reply_error(reply,
                     &(struct reply_error){
                         .code = log->code,
-                        .allow = allow,
+                        .allow = route == ROUTE_METHOD ? allow : NULL,
                         .wait_ms = log->code == CODE_STOPPING ? STOPPING_MS : 0,
                     },
                     NULL);
+    else if (route == ROUTE_OPTIONS)
+        log->gone = !reply_preflight(
+            reply, allow, exchange_param(reply->x, "HTTP_ACCESS_CONTROL_REQUEST_HEADERS"));
+    else if (route == ROUTE_STATUS)
+        log->code = status_handle(s->site, use, &s->places, why, reply);
     else if (route == ROUTE_MODELS)
-        log->gone = !reply_models(reply, use->config);
+        log->code = list_models(s, use, reply, &log->gone);
     else
         chat_handle(&job, log);
 }
@@ -191,11 +224,14 @@ void service_handle(struct service *s, struct exchange *x)
 {
     int64_t start = clock_monotonic_ms();
     struct site_use use;
-    struct chat_log log;
+    struct chat_log log = {.model = "-", .subject = "-", .usage = "none", .first_ms = -1};
+    struct access access;
     struct reply reply;
 
     make_reply(&reply, x);
     site_enter(s->site, &use);
+    access_of(x, use.config, &access);
+    reply.access = &access;
     answer(s, &use, &reply, &log);
     count(use.ledger, log.code);
     write_line(&reply, &log, clock_monotonic_ms() - start);

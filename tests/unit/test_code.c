@@ -28,6 +28,8 @@ static void test_every_code_is_told(void **state)
         {CODE_TOO_LONG, 400, "too_long"},
         {CODE_NO_ADDRESS, 400, "no_address"},
         {CODE_TIMEOUT_REQUEST, 408, "request_timeout"},
+        {CODE_UNAUTHORIZED, 401, "unauthorized"},
+        {CODE_FORBIDDEN_ORIGIN, 403, "forbidden_origin"},
         {CODE_CONCURRENT_LIMIT, 429, "concurrent_limit"},
         {CODE_BURST_LIMIT, 429, "burst_limit"},
         {CODE_ADDRESS_LIMIT, 429, "address_limit"},
@@ -36,12 +38,14 @@ static void test_every_code_is_told(void **state)
         {CODE_KEY_LIMIT, 429, "key_limit"},
         {CODE_ANONYMOUS_LIMIT, 429, "anonymous_limit"},
         {CODE_SITE_LIMIT, 429, "site_limit"},
+        {CODE_BYPASS_LIMIT, 429, "bypass_limit"},
         {CODE_BUSY, 503, "busy"},
         {CODE_PAUSED, 503, "paused"},
         {CODE_METER, 503, "meter_unavailable"},
         {CODE_CLOCK, 503, "clock"},
         {CODE_CONFIGURATION, 503, "configuration"},
         {CODE_STOPPING, 503, "stopping"},
+        {CODE_UPSTREAM_PAUSED, 503, "upstream_paused"},
         {CODE_UPSTREAM_REFUSED, 503, "upstream_refused"},
         {CODE_UPSTREAM_ERROR, 502, "upstream_error"},
         {CODE_UPSTREAM_UNREACHABLE, 502, "upstream_unreachable"},
@@ -65,6 +69,8 @@ static void test_every_status_has_its_reason_and_type(void **state)
         const char *reason, *type;
     } rows[] = {
         {400, "Bad Request", "invalid_request_error"},
+        {401, "Unauthorized", "authentication_error"},
+        {403, "Forbidden", "permission_error"},
         {404, "Not Found", "invalid_request_error"},
         {405, "Method Not Allowed", "invalid_request_error"},
         {408, "Request Timeout", "invalid_request_error"},
@@ -101,8 +107,9 @@ static void test_f10_side_routes_have_codes(void **state)
 static void test_refusals_in_order(void **state)
 {
     static const char *const names[REFUSALS] = {
-        "concurrent_limit", "burst_limit", "address_limit",   "visitor_limit",
-        "account_limit",    "key_limit",   "anonymous_limit", "site_limit",
+        "concurrent_limit", "burst_limit",   "address_limit",
+        "visitor_limit",    "account_limit", "key_limit",
+        "anonymous_limit",  "site_limit",    "bypass_limit",
     };
     (void)state;
     for (int r = 0; r < REFUSALS; r++)

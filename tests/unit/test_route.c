@@ -10,6 +10,7 @@
 
 #define CHAT   "/v1/chat/completions"
 #define MODELS "/v1/models"
+#define STATUS "/status"
 
 static const struct {
     const char *why;
@@ -26,6 +27,13 @@ static const struct {
     {"CGI", "POST", "/cgi-bin/pennygate", CHAT, NULL, ROUTE_CHAT},
     {"models", "GET", MODELS, NULL, NULL, ROUTE_MODELS},
     {"models without a body", "HEAD", MODELS, NULL, NULL, ROUTE_MODELS},
+    {"the status", "GET", STATUS, NULL, NULL, ROUTE_STATUS},
+    {"the status without a body", "HEAD", STATUS, NULL, NULL, ROUTE_STATUS},
+    {"a preflight", "OPTIONS", CHAT, NULL, NULL, ROUTE_OPTIONS},
+    {"a preflight of another path", "OPTIONS", "/v1", "/models", NULL, ROUTE_OPTIONS},
+    {"the root as mount", "POST", CHAT, NULL, "/", ROUTE_CHAT},
+    {"the root as mount, divided", "POST", "/v1", "/chat/completions", "/", ROUTE_CHAT},
+    {"the root as mount, all in PATH_INFO", "GET", "", STATUS, "/", ROUTE_STATUS},
     {"a mount, whole path in SCRIPT_NAME", "POST", "/ai" CHAT, NULL, "/ai", ROUTE_CHAT},
     {"a mount, divided after it", "POST", "/ai", CHAT, "/ai", ROUTE_CHAT},
     {"a mount, divided before its end", "POST", "/a", "i" CHAT, "/ai", ROUTE_CHAT},
@@ -40,7 +48,8 @@ static const struct {
     {"F10 a method in lower case", "post", CHAT, NULL, NULL, ROUTE_METHOD},
     {"F10 a method that begins so", "POSTS", CHAT, NULL, NULL, ROUTE_METHOD},
     {"F10 POST for models", "POST", MODELS, NULL, NULL, ROUTE_METHOD},
-    {"OPTIONS", "OPTIONS", CHAT, NULL, NULL, ROUTE_METHOD},
+    {"F10 POST for the status", "POST", STATUS, NULL, NULL, ROUTE_METHOD},
+    {"F10 a preflight in lower case", "options", CHAT, NULL, NULL, ROUTE_METHOD},
 
     {"nothing", "POST", NULL, NULL, NULL, ROUTE_NOT_FOUND},
     {"the root", "GET", "/", NULL, NULL, ROUTE_NOT_FOUND},
@@ -56,6 +65,11 @@ static const struct {
     {"F10 a query in the path", "POST", CHAT "?x", NULL, NULL, ROUTE_NOT_FOUND},
     {"F10 the end of a longer path in SCRIPT_NAME", "POST", "/ai" CHAT, NULL, NULL,
      ROUTE_NOT_FOUND},
+    {"a preflight of nothing", "OPTIONS", "/v1", NULL, NULL, ROUTE_NOT_FOUND},
+    {"F10 the status in upper case", "GET", "/STATUS", NULL, NULL, ROUTE_NOT_FOUND},
+    {"F10 below the root as mount there is no other", "POST", "/ai", CHAT, "/",
+     ROUTE_NOT_FOUND},
+    {"F10 a doubled slash at the root", "POST", "/", CHAT, "/", ROUTE_NOT_FOUND},
     {"part of a path", "POST", "/v1/chat", NULL, NULL, ROUTE_NOT_FOUND},
     {"the mount alone", "POST", "/ai", NULL, "/ai", ROUTE_NOT_FOUND},
     {"less than the mount", "POST", "/a", NULL, "/ai", ROUTE_NOT_FOUND},
@@ -75,7 +89,7 @@ static void f10_routes_are_exact(void **state)
         enum route r =
             route_find(rows[i].method, rows[i].script, rows[i].info, rows[i].mount, &allow);
 
-        if (r != rows[i].route || (allow != NULL) != (r == ROUTE_METHOD))
+        if (r != rows[i].route || (allow != NULL) != (r == ROUTE_METHOD || r == ROUTE_OPTIONS))
             fail_msg("%s: %d", rows[i].why, (int)r);
     }
 }
@@ -86,9 +100,9 @@ static void a_wrong_method_is_told_the_right_ones(void **state)
 
     (void)state;
     assert_int_equal(route_find("PUT", CHAT, NULL, NULL, &allow), ROUTE_METHOD);
-    assert_string_equal(allow, "POST");
+    assert_string_equal(allow, "POST, OPTIONS");
     assert_int_equal(route_find("PUT", MODELS, NULL, NULL, &allow), ROUTE_METHOD);
-    assert_string_equal(allow, "GET, HEAD");
+    assert_string_equal(allow, "GET, HEAD, OPTIONS");
 }
 
 int main(void)

@@ -1,0 +1,76 @@
+/* Writes to an exchange. Security: every text of JSON is escaped here, a cut piece is not sent. */
+#include "gateway/sink.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+void sink_init(struct sink *s, struct exchange *x)
+{
+    s->x = x;
+    s->total = 0;
+    s->failed = false;
+    s->n = 0;
+}
+
+static void drain(struct sink *s)
+{
+    if (s->n > 0 && s->x != NULL && !s->failed)
+        s->failed = !s->x->ops->write(s->x, s->buffer, s->n);
+    s->n = 0;
+}
+
+void sink_bytes(struct sink *s, const char *bytes, size_t n)
+{
+    s->total += n;
+    while (n > 0) {
+        size_t room = sizeof s->buffer - s->n;
+        size_t part = n < room ? n : room;
+        memcpy(s->buffer + s->n, bytes, part);
+        s->n += part;
+        bytes += part;
+        n -= part;
+        if (s->n == sizeof s->buffer)
+            drain(s);
+    }
+}
+
+void sink_text(struct sink *s, const char *text)
+{
+    sink_bytes(s, text, strlen(text));
+}
+
+void sink_format(struct sink *s, const char *format, ...)
+{
+    char piece[SINK_PIECE];
+    va_list args;
+    va_start(args, format);
+    int n = vsnprintf(piece, sizeof piece, format, args);
+    va_end(args);
+    if (n < 0 || (size_t)n >= sizeof piece)
+        s->failed = true; /* a cut header must not be sent */
+    else
+        sink_bytes(s, piece, (size_t)n);
+}
+
+/* UTF-8 needs no escape, U+2028 neither. */
+void sink_string(struct sink *s, const char *text)
+{
+    sink_text(s, "\"");
+    while (*text != '\0') {
+        size_t plain = 0;
+        while ((unsigned char)text[plain] >= 0x20 && text[plain] != '"' && text[plain] != '\\')
+            plain++;
+        sink_bytes(s, text, plain);
+        text += plain;
+        if (*text != '\0')
+            sink_format(s, "\\u%04x", (unsigned)(unsigned char)*text++);
+    }
+    sink_text(s, "\"");
+}
+
+bool sink_end(struct sink *s)
+{
+    drain(s);
+    return !s->failed && s->x->ops->flush(s->x);
+}

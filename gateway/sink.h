@@ -1,0 +1,34 @@
+/*
+ * Writing to an exchange through a small buffer, without allocating. A sink without an exchange
+ * only counts, so that a body's length is known before its header ends.
+ */
+#ifndef GATEWAY_SINK_H
+#define GATEWAY_SINK_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "gateway/exchange.h"
+
+#define SINK_BUFFER 1024 /* most events and all headers of a plain answer in one write */
+
+struct sink {
+    struct exchange *x; /* or NULL: counts */
+    size_t total;
+    bool failed;
+    size_t n;
+    char buffer[SINK_BUFFER];
+};
+
+void sink_init(struct sink *s, struct exchange *x);
+void sink_bytes(struct sink *s, const char *bytes, size_t n);
+void sink_text(struct sink *s, const char *text);
+/* At most SINK_PIECE bytes; the sink fails where it would be more. */
+#define SINK_PIECE 256 /* longest formatted piece: a policy item of 100 bytes */
+void sink_format(struct sink *s, const char *format, ...) __attribute__((format(printf, 2, 3)));
+/* A JSON string, escaped. */
+void sink_string(struct sink *s, const char *text);
+/* Sends what is left. False if the exchange has failed. */
+bool sink_end(struct sink *s);
+
+#endif
