@@ -24,7 +24,7 @@
 
 void caller_address_id(const struct address *a, struct subject_id *out)
 {
-    uint8_t n = a->family == 4 ? 4 : 8;
+    unsigned n = address_subject_bytes(a);
 
     memset(out, 0, sizeof(*out));
     out->bytes[0] = a->family;

@@ -9,10 +9,9 @@
 #include <arpa/inet.h>
 #include <string.h>
 
-#define PORT_DIGITS        5
-#define PORT_MAX           65535
-#define IPV6_BYTES         16
-#define IPV6_SUBJECT_BYTES 8 /* the /64 */
+#define PORT_DIGITS 5
+#define PORT_MAX    65535
+#define IPV6_BYTES  16
 
 struct span {
     const char *at;
@@ -142,7 +141,7 @@ static bool parse_ipv6(struct span s, struct address *out)
         memcpy(out->bytes, bytes + sizeof mapped, 4);
     } else {
         out->family = 6;
-        memcpy(out->bytes, bytes, IPV6_SUBJECT_BYTES);
+        memcpy(out->bytes, bytes, IPV6_BYTES);
     }
     return true;
 }
@@ -186,7 +185,12 @@ bool address_parse(const char *text, size_t n, struct address *out)
     return ok;
 }
 
+unsigned address_subject_bytes(const struct address *a)
+{
+    return a->family == 4 ? 4 : 8;
+}
+
 bool address_equal(const struct address *a, const struct address *b)
 {
-    return a->family == b->family && memcmp(a->bytes, b->bytes, sizeof a->bytes) == 0;
+    return a->family == b->family && memcmp(a->bytes, b->bytes, address_subject_bytes(a)) == 0;
 }

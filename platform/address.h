@@ -1,7 +1,7 @@
 /*
- * Internet addresses as subjects (pure). Every spelling of one caller is one subject:
- * an IPv4 address is itself, an IPv6 address is its /64 (a household or a rented machine has
- * 2^64 of them), `::ffff:a.b.c.d` is the IPv4 address.
+ * Internet addresses (pure). Every spelling of one caller is one subject: an IPv4 address is
+ * itself, an IPv6 address is its /64 (a household or a rented machine has 2^64 of them),
+ * `::ffff:a.b.c.d` is the IPv4 address. A trusted proxy, though, is one host of its /64.
  */
 #ifndef PLATFORM_ADDRESS_H
 #define PLATFORM_ADDRESS_H
@@ -10,8 +10,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* family 4: bytes[0..4); family 6: all of them. As a subject, and to address_equal, only the
- * first 8 of an IPv6 address count, the /64. The rest is zero. */
+/* family 4: bytes[0..4), the rest zero; family 6: all of them. */
 struct address {
     uint8_t family;
     uint8_t bytes[16];
@@ -26,6 +25,10 @@ struct address {
  */
 bool address_parse(const char *text, size_t n, struct address *out);
 
+/* How many of the bytes, from the first, are the subject: 4, or 8 of an IPv6 address. */
+unsigned address_subject_bytes(const struct address *a);
+
+/* Whether two are one subject. */
 bool address_equal(const struct address *a, const struct address *b);
 
 #endif
