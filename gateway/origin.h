@@ -12,19 +12,22 @@
 
 struct origin {
     bool https;
-    uint16_t port; /* the scheme's own if none is written */
-    char host[ORIGIN_HOST_MAX + 1]; /* small letters; IPv6 in brackets */
+    uint16_t port;                  /* the scheme's own if none is written */
+    char host[ORIGIN_HOST_MAX + 1]; /* small letters; IPv6 in brackets, in one spelling */
 };
 
-/* "https://host[:port]", nothing behind it. False, out untouched, for anything else ("null",
- * "*", other schemes, user names, paths). */
+/* "https://host[:port]", nothing behind it, in any case of letters; the host a name in ASCII, an
+ * IPv4 address in its plain form, or an IPv6 address in brackets. False, out untouched, for
+ * anything else ("null", "*", other schemes, user names, paths, ports with leading zeros). */
 bool origin_parse(const char *text, struct origin *out);
 bool origin_equal(const struct origin *a, const struct origin *b);
 
 /*
- * Whether the origin is the host that the request was sent to: HTTP_HOST, of which some servers
- * have cut the port (facts, section 2: nginx), then SERVER_PORT says it. The scheme is not
- * compared, because behind a terminating proxy nobody knows it. Both may be NULL.
+ * Whether the origin is the host that the request was sent to. The scheme is not compared,
+ * because behind a terminating proxy nobody knows it. A port in HTTP_HOST must be the origin's.
+ * Without one (it is the scheme's own, or was cut off, as nginx on Debian does) the origin's
+ * must be its scheme's own or SERVER_PORT. Both may be NULL, and hold anything: what
+ * is no host equals none.
  */
 bool origin_is_host(const struct origin *o, const char *http_host, const char *server_port);
 
