@@ -18,8 +18,9 @@ struct prefix {
     uint8_t bytes[16]; /* beyond `bits` zero */
 };
 
-/* "10.0.0.0/8", "2001:db8::/32", or an address alone. Bits beyond the prefix must be zero (a
- * mistake otherwise). `::ffff:a.b.c.d/N` with N >= 96 is the IPv4 prefix. */
+/* "10.0.0.0/8", "2001:db8::/32", or an address alone, without brackets, zone or port. Bits
+ * beyond the prefix must be zero (a mistake otherwise). `::ffff:a.b.c.d/N` is the IPv4 prefix
+ * of N - 96 bits. False, and out untouched, for anything else. */
 bool prefix_parse(const char *text, struct prefix *out);
 bool prefix_has(const struct prefix *p, const struct address *a);
 
@@ -28,8 +29,14 @@ enum forwarded_form { FORWARDED_LIST /* X-Forwarded-For: a, b, c */, FORWARDED_R
 /*
  * Who sent the request that `peer` handed over with the header's value (NULL: none): walks the
  * list from the right as long as the hop is trusted; the first that is not is the caller; if all
- * are, the leftmost. What cannot be read ends the walk: then it is the peer. So is it without a
- * header, or if the peer itself is not trusted.
+ * are, the leftmost. What stands left of the caller is not read, and changes nothing.
+ *
+ * What cannot be read ends the walk: then it is the peer. So it is with an empty element; one of
+ * Forwarded without `for=` or with two, with an identifier that is no address (`unknown`,
+ * `_hidden`), or against the grammar (spaces around ';' excepted); and with a chain of trusted
+ * hops that is longer than 64 or 4096 bytes. So is it without a header, or if the peer itself is
+ * not trusted. A value is one header's: if it is there twice, nobody knows which was written
+ * last, and the caller of this has to take the peer. `out` may be `peer`.
  */
 void forwarded_find(const struct address *peer, const char *value, enum forwarded_form form,
                     const struct prefix *trusted, unsigned n_trusted, struct address *out);
