@@ -25,22 +25,24 @@ struct cookie {
     int64_t day; /* of issue */
 };
 
-/* The name: "pennygate_" and 8 hex digits of the key, so that two sites under one host do not
- * overwrite each other's. */
+/* The name: "pennygate_" and 8 hex digits that depend on the key (and tell nothing of it), so
+ * that two sites under one host do not overwrite each other's. */
 void cookie_name(const uint8_t key[MAC_SIZE], char out[COOKIE_NAME_MAX]);
 
 /* Writes the value. */
 void cookie_write(const uint8_t key[MAC_SIZE], const struct cookie *c,
                   char out[COOKIE_TEXT_MAX]);
 
-/* Reads one. False: not ours, changed, from the future (a day of slack), or too old. */
+/* Reads one. False, and out untouched: not ours, changed, spelt otherwise than cookie_write
+ * does, from the future (a day of slack), or more than COOKIE_DAYS old. */
 bool cookie_read(const uint8_t key[MAC_SIZE], const char *text, size_t n, int64_t today,
                  struct cookie *out);
 
 /*
  * Looks for the name in Cookie headers' values (several, since servers pass repeated headers as
- * repeated variables; parts divided by ';' or, as Apache joins them, ','). 0: none; 1: *value
- * and *n are it, borrowed; 2 or more: so many, and none of them counts.
+ * repeated variables; parts divided by ';' or, as Apache joins them, ','). 0: none, and *value
+ * and *n are untouched; 1: they are it, borrowed, without spaces and quotes around; 2 or more:
+ * so many, and none of them counts.
  */
 unsigned cookie_find(const char *const *headers, unsigned n_headers, const char *name,
                      const char **value, size_t *n);
