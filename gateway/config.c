@@ -39,6 +39,7 @@ static void free_config(struct config *c)
         wipe_string(c->models[i].key);
         free(c->models[i].system_prompt);
     }
+    wipe_string(c->alert_token);
     for (unsigned i = 0; i < c->n_watched; i++)
         free(c->watched[i].path);
     free(c);
@@ -117,26 +118,27 @@ static const char *judge_prompt(const char *text)
     return s == NULL ? "names a file that is not UTF-8" : NULL;
 }
 
-/* The text of the file that an option names, watched; blanks at its end are dropped. What a key
- * file that others can read holds is not taken: the model has no key then. */
+/* The text of the file at `path` (NULL: none) that the option names, watched; blanks at its end
+ * are dropped. With `loose` it is a secret: what a file that others can read holds is not taken,
+ * and *loose says so. */
 static bool read_named(struct loading *l, const struct config_block *b, const char *key,
-                       size_t max, judge_fn *judge, struct config_model *m, char **out)
+                       const char *path, size_t max, bool *loose, char **out)
 {
     const struct option *o = config_option(b->section, key);
-    bool secret = judge == judge_key;
-    const char *path, *wrong = NULL;
+    judge_fn *judge = loose != NULL ? judge_key : judge_prompt;
+    const char *wrong = NULL;
     char why[CONFIG_WHY_MAX];
     size_t n = 0;
     enum error e;
 
-    memcpy(&path, (char *)m + o->offset, sizeof path);
     if (path == NULL)
         return true;
     if (!watch(l, path))
         return false;
-    e = secret ? file_read_secret(path, max, true, out, &n) : file_read(path, max, out, &n);
-    if (secret && e == ERROR_LOOSE_MODE) {
-        m->key_loose = true;
+    e = loose != NULL ? file_read_secret(path, max, true, out, &n)
+                      : file_read(path, max, out, &n);
+    if (loose != NULL && e == ERROR_LOOSE_MODE) {
+        *loose = true;
         return true;
     }
     if (e != ERROR_NONE) {
@@ -168,6 +170,10 @@ static bool set_options(struct config_source *s, const struct config_block *b, v
         const struct option *o = &b->option[i];
         const char *text = b->value[i].text;
 
+        if (text != NULL && (o->flags & OPTION_ENVIRONMENT) != 0 &&
+            b->value[i].variable == NULL)
+            return config_source_fail_value(
+                s, b, o, "is not for the file, which others may be able to read");
         if (text == NULL)
             text = o->fallback;
         if (text == NULL && (o->flags & OPTION_REQUIRED) != 0) {
@@ -204,9 +210,24 @@ static bool add_model(struct loading *l, const struct config_block *b)
         p->cached_input_nano = p->input_nano;
     if (!is_written(b, "price-cache-write"))
         p->cache_write_nano = p->input_nano;
-    return read_named(l, b, "key-file", CONFIG_KEY_MAX, judge_key, m, &m->key) &&
-           read_named(l, b, "system-prompt-file", CONFIG_PROMPT_MAX, judge_prompt, m,
-                      &m->system_prompt);
+    return read_named(l, b, "key-file", m->key_file, CONFIG_KEY_MAX, &m->key_loose, &m->key) &&
+           read_named(l, b, "system-prompt-file", m->system_prompt_file, CONFIG_PROMPT_MAX,
+                      NULL, &m->system_prompt);
+}
+
+/* Why a limit cannot be released evenly over its window, or NULL. */
+static const char *unpaceable(const struct limit *l)
+{
+    if (l->unit == UNIT_CONCURRENT)
+        return "does not go with unit concurrent, which has no window";
+    if (l->window.kind == WINDOW_SLIDING)
+        return "needs window = hour, day or month: any other has no beginning";
+    if (l->max == LIMIT_UNLIMITED)
+        return "does not go with max = unlimited";
+    if (l->subject != SUBJECT_EVERYONE && l->subject != SUBJECT_ANONYMOUS)
+        return "is for per = everyone and anonymous: to a caller a share of his own that grows "
+               "by the hour would look broken";
+    return NULL;
 }
 
 static bool add_limit(struct loading *l, const struct config_block *b)
@@ -222,6 +243,47 @@ static bool add_limit(struct loading *l, const struct config_block *b)
                                         "does not go with unit concurrent");
     if (limit->unit != UNIT_CONCURRENT && !is_written(b, "window"))
         return config_source_fail_value(l->source, b, window, "is missing");
+    if (limit->pace && unpaceable(limit) != NULL)
+        return config_source_fail_value(l->source, b, config_option(SECTION_LIMIT, "pace"),
+                                        unpaceable(limit));
+    return true;
+}
+
+static bool finish_bypass(struct loading *l, const struct config_block *b)
+{
+    struct config *c = l->config;
+    const struct option *secret = config_option(SECTION_BYPASS, "secret");
+
+    c->bypass.subject = SUBJECT_BYPASS;
+    snprintf(c->bypass.name, sizeof c->bypass.name, "bypass");
+    if (c->bypass_secret != NULL && c->bypass_secret_file != NULL)
+        return config_source_fail_value(l->source, b, secret,
+                                        "is given, and so is secret-file: one is enough");
+    return read_named(l, b, "secret-file", c->bypass_secret_file, CONFIG_SECRET_MAX,
+                      &c->bypass_loose, &c->bypass_secret);
+}
+
+static bool finish_alerts(struct loading *l, const struct config_block *b)
+{
+    struct config *c = l->config;
+
+    return read_named(l, b, "token-file", c->alert_token_file, CONFIG_KEY_MAX,
+                      &c->alert_token_loose, &c->alert_token);
+}
+
+/* The bypass has a counter like any other, so it is the last of the limits. */
+static bool add_bypass(struct loading *l)
+{
+    struct config *c = l->config;
+
+    if (c->bypass_secret == NULL)
+        return true;
+    if (c->n_limits == LIMITS_MAX)
+        return config_source_fail(l->source, 0,
+                                  "more than %d limits, that of bypass and the default ones "
+                                  "included",
+                                  LIMITS_MAX);
+    c->limits[c->n_limits++] = c->bypass;
     return true;
 }
 
@@ -233,7 +295,11 @@ static bool add_block(struct loading *l, const struct config_block *b)
         return add_limit(l, b);
     if (!set_options(l->source, b, l->config))
         return false;
-    return b->section != SECTION_SITE || finish_site(l);
+    if (b->section == SECTION_SITE)
+        return finish_site(l);
+    if (b->section == SECTION_BYPASS)
+        return finish_bypass(l, b);
+    return b->section != SECTION_ALERTS || finish_alerts(l, b);
 }
 
 /* Each window has a period key of its own, and the store has room for PERIOD_WINDOWS. The
@@ -277,7 +343,7 @@ static bool load(struct loading *l, char *const *env)
     for (unsigned i = 0; ok && i < s->n; i++)
         ok = add_block(l, s->block[i]);
     free(text); /* the values were in it */
-    return ok && windows_fit(l);
+    return ok && add_bypass(l) && windows_fit(l);
 }
 
 enum error config_load(const char *path, char *const *env, struct config **out,
@@ -358,11 +424,17 @@ bool config_swappable(const struct config *running, const struct config *fresh)
 
 struct policy config_policy(const struct config *c, bool single)
 {
-    return (struct policy){.limits = c->limits,
-                           .n_limits = c->n_limits,
-                           .local_time = c->local_time,
-                           .retention_ms = c->retention_ms,
-                           .site_streams = single ? c->streams : 0};
+    struct policy p = {.limits = c->limits,
+                       .n_limits = c->n_limits,
+                       .local_time = c->local_time,
+                       .retention_ms = c->retention_ms,
+                       .site_streams = single ? c->streams : 0};
+
+    if (c->alert_url != NULL) {
+        p.n_alert_at = c->n_alert_at;
+        memcpy(p.alert_at, c->alert_at, sizeof p.alert_at);
+    }
+    return p;
 }
 
 const struct config_model *config_model(const struct config *c, const char *alias)

@@ -26,10 +26,13 @@
 #endif
 #define CONFIG_FILE_MAX   65536 /* a long file has 4 KB; bounds what a mistake makes us read */
 #define CONFIG_MODELS_MAX 16
-#define CONFIG_KEY_MAX    4096  /* longest API key: some are signed tokens */
+#define CONFIG_KEY_MAX    4096 /* longest API key: some are signed tokens */
+#define CONFIG_SECRET_MAX                                                                      \
+    256 /* longest bypass secret: each request that shows one is compared */
+#define CONFIG_SECRET_MIN 16    /* shorter ones can be guessed */
 #define CONFIG_PROMPT_MAX 32768 /* longest system prompt: it is paid for with every call */
 #define CONFIG_ERROR_MAX  512
-#define CONFIG_LIST_MAX   32  /* entries of allowed-origins and trusted-proxies each */
+#define CONFIG_LIST_MAX   32 /* entries of allowed-origins and trusted-proxies each */
 
 enum require { REQUIRE_NONE, REQUIRE_KEY, REQUIRE_ACCOUNT };
 enum proxy_header { PROXY_X_FORWARDED_FOR, PROXY_FORWARDED };
@@ -73,7 +76,8 @@ struct config {
     unsigned n_models;
     /* request: bounds, in code points, messages and bytes */
     uint32_t max_message_chars, max_input_chars, max_history, max_body_bytes;
-    /* limits, named defaults included, in the file's order after the defaults */
+    /* limits, named defaults included, in the file's order after the defaults; last, if there
+     * is a secret for it, that of the bypass */
     struct limit limits[LIMITS_MAX];
     unsigned n_limits;
     /* server */

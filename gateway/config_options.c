@@ -15,6 +15,7 @@
 #define MOUNT_TEXT_MAX  128
 #define OVERHEAD_MAX    65536 /* tokens a provider may add to a call unasked */
 #define THINKING_MAX    1048576
+#define HEADER_NAME_MAX 64
 #define HISTORY_MAX     1024 /* REQUEST_MESSAGES_MAX: more never gets past the parser */
 #define BODY_MAX        1048576
 #define LIMIT_VALUE_MAX 1000000000000000ULL /* 10^15 calls or tokens, or $1,000,000 in nano */
@@ -30,17 +31,22 @@
 #define STORE_SIZE "16M"
 #endif
 
-const char *const config_section_names[SECTIONS] = {"site",  "model",  "request",
-                                                    "limit", "server", "log"};
+const char *const config_section_names[SECTIONS] = {
+    "site", "model", "request", "limit", "bypass", "alerts", "transcripts", "server", "log"};
 
 static const char *const timezones[] = {"utc", "local", NULL};
 static const char *const ceilings[] = {"required", "none", NULL};
 static const char *const durabilities[] = {"commit", "!lease", NULL};
 static const char *const providers[] = {"openai", "!anthropic", NULL};
 static const char *const output_fields[] = {"max_completion_tokens", "max_tokens", NULL};
-static const char *const subjects[] = {"address",   "!visitor", "!account", "!key",
+static const char *const subjects[] = {"address",   "visitor",  "account", "key",
                                        "anonymous", "everyone", NULL};
 static const char *const units[] = {"calls", "tokens", "cost", "concurrent", NULL};
+static const char *const sums[] = {"calls", "tokens", "cost", NULL};
+static const char *const answers[] = {"no", "yes", NULL};
+static const char *const requires[] = {"none", "key", "account", NULL};
+static const char *const proxy_headers[] = {"x-forwarded-for", "forwarded", NULL};
+static const char *const names[] = {"hash", "address", NULL};
 static const char *const targets[] = {"stderr", "syslog", NULL};
 static const char *const levels[] = {"error", "warning", "info", NULL};
 
@@ -67,6 +73,16 @@ const struct option config_options[] = {
      "whether there must be a limit for everyone"},
     {SECTION_SITE, OPTION_SIZE, "store-size", STORE_SIZE, OPTION_FIXED, MIB, 1024 * MIB, IN(config, store_size), NULL,
      "size that the store can grow to"},
+    {SECTION_SITE, OPTION_ORIGINS, "allowed-origins", NULL, 0, 0, CONFIG_LIST_MAX, IN(config, allowed_origins), NULL,
+     "web pages on other hosts that may ask"},
+    {SECTION_SITE, OPTION_PREFIXES, "trusted-proxies", NULL, 0, 0, CONFIG_LIST_MAX, IN(config, trusted_proxies), NULL,
+     "proxies that are believed when they say for whom they ask"},
+    {SECTION_SITE, OPTION_WORD, "proxy-header", "x-forwarded-for", 0, 0, 0, IN(config, proxy_header), proxy_headers,
+     "the header in which they say it"},
+    {SECTION_SITE, OPTION_WORD, "require", "none", 0, 0, 0, IN(config, require), requires,
+     "what a caller must show"},
+    {SECTION_SITE, OPTION_WORD, "cookie-cross-site", "no", 0, 0, 0, IN(config, cookie_cross_site), answers,
+     "whether browsers send the visitor's cookie from pages on other sites"},
     {SECTION_SITE, OPTION_WORD, "durability", "commit", 0, 0, 0, NOWHERE, durabilities,
      "when a reservation counts as written"},
 
@@ -112,6 +128,10 @@ const struct option config_options[] = {
      "longest silence within an answer"},
     {SECTION_MODEL, OPTION_DURATION, "total-timeout", "120s", 0, SECOND, 900 * SECOND, IN(config_model, total_timeout_ms), NULL,
      "longest call"},
+    {SECTION_MODEL, OPTION_COUNT, "breaker-after", "5", 0, 1, 100, IN(config_model, breaker_after), NULL,
+     "failures in a row after which the API is left alone"},
+    {SECTION_MODEL, OPTION_DURATION, "breaker-pause", "30s", 0, SECOND, 3600 * SECOND, IN(config_model, breaker_pause_ms), NULL,
+     "for how long at first"},
 
     {SECTION_REQUEST, OPTION_COUNT, "max-message-chars", "2000", 0, 1, BODY_MAX, IN(config, max_message_chars), NULL,
      "characters of the newest message"},
@@ -130,6 +150,43 @@ const struct option config_options[] = {
      "the time in which it is counted"},
     {SECTION_LIMIT, OPTION_MAX, "max", NULL, OPTION_REQUIRED, 0, LIMIT_VALUE_MAX, IN(limit, max), NULL,
      "how much is admitted; 0 is nothing"},
+    {SECTION_LIMIT, OPTION_WORD, "dry-run", "no", 0, 0, 0, IN(limit, dry_run), answers,
+     "whether it only counts what it would have refused"},
+    {SECTION_LIMIT, OPTION_WORD, "pace", "no", 0, 0, 0, IN(limit, pace), answers,
+     "whether max is released evenly over the window"},
+
+    {SECTION_BYPASS, OPTION_PATH, "secret-file", NULL, 0, TEXT(PATH_TEXT_MAX), IN(config, bypass_secret_file), NULL,
+     "file that holds the owner's secret"},
+    {SECTION_BYPASS, OPTION_SECRET, "secret", NULL, OPTION_ENVIRONMENT, TEXT(CONFIG_SECRET_MAX), IN(config, bypass_secret), NULL,
+     "the secret itself"},
+    {SECTION_BYPASS, OPTION_HEADER, "header", "X-Pennygate-Bypass", 0, TEXT(HEADER_NAME_MAX), IN(config, bypass_header), NULL,
+     "the header that carries it"},
+    {SECTION_BYPASS, OPTION_WORD, "unit", "calls", 0, 0, 0, IN(config, bypass.unit), sums,
+     "what of the owner's own calls is counted"},
+    {SECTION_BYPASS, OPTION_WINDOW, "window", "day", 0, 0, 0, IN(config, bypass.window), NULL,
+     "the time in which it is counted"},
+    {SECTION_BYPASS, OPTION_MAX, "max", "100", 0, 0, LIMIT_VALUE_MAX, IN(config, bypass.max), NULL,
+     "how much is admitted"},
+
+    {SECTION_ALERTS, OPTION_HOOK, "url", NULL, 0, TEXT(URL_TEXT_MAX), IN(config, alert_url), NULL,
+     "where alerts are posted"},
+    {SECTION_ALERTS, OPTION_PERCENTS, "at", "80, 100", 0, 1, ALERT_AT_MAX, IN(config, alert_at), NULL,
+     "percent of a limit for everyone or anonymous at which there is one"},
+    {SECTION_ALERTS, OPTION_DURATION, "timeout", "10s", 0, SECOND, 60 * SECOND, IN(config, alert_timeout_ms), NULL,
+     "longest delivery"},
+    {SECTION_ALERTS, OPTION_PATH, "token-file", NULL, 0, TEXT(PATH_TEXT_MAX), IN(config, alert_token_file), NULL,
+     "file that holds a bearer token for the url"},
+    {SECTION_ALERTS, OPTION_PATH, "ca-file", NULL, 0, TEXT(PATH_TEXT_MAX), IN(config, alert_ca_file), NULL,
+     "certificates to trust instead of the system's"},
+
+    {SECTION_TRANSCRIPTS, OPTION_WORD, "keep", "no", OPTION_FIXED, 0, 0, IN(config, transcripts), answers,
+     "whether conversations are kept"},
+    {SECTION_TRANSCRIPTS, OPTION_DURATION, "keep-for", "30d", 0, DAY, 400 * DAY, IN(config, transcripts_keep_ms), NULL,
+     "for how long"},
+    {SECTION_TRANSCRIPTS, OPTION_WORD, "subject", "hash", 0, 0, 0, IN(config, transcripts_address), names,
+     "under what name of the caller"},
+    {SECTION_TRANSCRIPTS, OPTION_SIZE, "size", "16M", OPTION_FIXED, MIB, 1024 * MIB, IN(config, transcripts_size), NULL,
+     "size that they can grow to; the oldest go first"},
 
     {SECTION_SERVER, OPTION_COUNT, "streams", "8", OPTION_FIXED, 1, 128, IN(config, streams), NULL,
      "requests at the model API at the same time, per process"},
@@ -162,6 +219,11 @@ _Static_assert(sizeof config_options / sizeof config_options[0] <= CONFIG_OPTION
 bool config_section_titled(enum config_section s)
 {
     return s == SECTION_MODEL || s == SECTION_LIMIT;
+}
+
+bool config_option_lists(const struct option *o)
+{
+    return o->kind >= OPTION_ORIGINS;
 }
 
 const struct option *config_section_options(enum config_section s, unsigned *n)

@@ -16,7 +16,10 @@ enum config_section {
     SECTION_MODEL, /* titled, any number */
     SECTION_REQUEST,
     SECTION_LIMIT, /* titled, any number */
-    SECTION_SERVER,
+    SECTION_BYPASS,
+    SECTION_ALERTS,
+    SECTION_TRANSCRIPTS,
+    SECTION_SERVER, /* config_server_defaults takes this and the next */
     SECTION_LOG,
     SECTIONS
 };
@@ -25,7 +28,10 @@ enum option_kind {
     OPTION_TEXT,     /* printable text; kept as a string */
     OPTION_PATH,     /* an absolute path; string */
     OPTION_URL,      /* http(s)://host[/path], no user, query or fragment; string */
+    OPTION_HOOK,     /* such a URL that may have a query and is a secret; string */
     OPTION_MOUNT,    /* /a/b; string */
+    OPTION_HEADER,   /* the name of a request's header; string */
+    OPTION_SECRET,   /* one printable word; string */
     OPTION_CHOICE,   /* one of `words`; string */
     OPTION_WORD,     /* one of `words`; its index */
     OPTION_COUNT,    /* a decimal integer */
@@ -36,12 +42,16 @@ enum option_kind {
     OPTION_MODE,     /* four octal digits */
     OPTION_WINDOW,   /* store/window.h */
     OPTION_MAX,      /* by the limit's unit: an integer or money; or `unlimited` */
+    OPTION_ORIGINS,  /* a list: gateway/origin.h */
+    OPTION_PREFIXES, /* a list: gateway/forwarded.h */
+    OPTION_PERCENTS, /* a list: 1 to 100, ascending */
     OPTION_KINDS
 };
 
 enum {
     OPTION_REQUIRED = 1,
-    OPTION_FIXED = 2 /* what a process began with: a change means to start anew */
+    OPTION_FIXED = 2,      /* what a process began with: a change means to start anew */
+    OPTION_ENVIRONMENT = 4 /* not in the file, which others may be able to read */
 };
 
 struct option {
@@ -49,18 +59,22 @@ struct option {
     const char *key;
     const char *fallback; /* as it would be written; NULL: none */
     uint8_t flags;
-    uint32_t min; /* of the integer, or of the text's length */
+    uint32_t min; /* of the integer, of the text's length, or of a list's entries */
     uint64_t max;
-    uint16_t offset, width;   /* of the target in the section's struct; width 0: not kept */
+    uint16_t offset, width;   /* of the target in the section's struct; width 0: not kept.
+                               * Of WINDOW and MAX: in a struct limit */
     const char *const *words; /* NULL-terminated; "!word": known, but not available yet */
     const char *help;
 };
 
-/* The rows of a section stand together, the sections in their order; within `limit`, `unit`
- * comes before `max`, which depends on it. */
+/* The rows of a section stand together, the sections in their order; within `limit` and
+ * `bypass`, `unit` comes before `max`, which depends on it. */
 extern const struct option config_options[];
 extern const unsigned config_options_n;
-#define CONFIG_OPTIONS_MAX 64 /* room for the table, where something is kept per option */
+#define CONFIG_OPTIONS_MAX 96 /* room for the table, where something is kept per option */
+
+/* Written as {a, b}; in the environment, and as a text, as a,b. */
+bool config_option_lists(const struct option *o);
 
 /* The first row of a section and how many there are. */
 const struct option *config_section_options(enum config_section s, unsigned *n);

@@ -6,7 +6,8 @@
  * So the text is scanned here first, and libConfuse only sees what cannot do any of this:
  * comments blanked, strings closed on their line, no backslash, no ${, plain characters only
  * outside quotes. Its callbacks reject duplicates, and a last line that is legal at the top
- * level alone finds a section that is still open.
+ * level alone finds a section that is still open. Of an empty list it tells nobody, so that one
+ * is made a word that nobody can write.
  */
 #include "gateway/config_parse.h"
 
@@ -19,13 +20,17 @@
 
 /* ---- the scan before libConfuse ---- */
 
+#define EMPTY_LIST "\001" /* libConfuse takes it for a word; the scan lets none through */
+
 /* As many can begin as there can be, and one more that is refused. */
 #define BEGINS_MAX (CONFIG_BLOCKS_MAX + 1)
 
 struct scan {
     char *p, *end;
     unsigned line;
-    bool fresh; /* a token could begin here: only then `//` is a comment, as in http://host */
+    bool fresh;  /* a token could begin here: only then `//` is a comment, as in http://host */
+    bool equals; /* an equal sign was the last token */
+    char *list;  /* the brace behind one, until something follows in the list */
     unsigned depth, head;          /* of braces; line of the first word of this section, or 0 */
     unsigned n, begin[BEGINS_MAX]; /* where sections begin: libConfuse only tells where a value
                                       ends */
@@ -100,6 +105,17 @@ static bool refuse_byte(const struct scan *s)
     return config_source_fail(s->source, s->line, "'%c' outside quotes", c);
 }
 
+/* Blanks the braces of a list without entries, but for a word in their place. */
+static void pass_list(struct scan *s, char c)
+{
+    if (c == '}' && s->list != NULL) {
+        *s->list = EMPTY_LIST[0];
+        *s->p = ' ';
+    }
+    s->list = c == '{' && s->equals ? s->p : NULL;
+    s->equals = c == '=';
+}
+
 static void pass_brace(struct scan *s, char c)
 {
     if (c == '{' && s->depth++ == 0 && s->n < BEGINS_MAX)
@@ -112,6 +128,8 @@ static void pass_head(struct scan *s)
 {
     if (s->head == 0)
         s->head = s->line;
+    s->equals = false;
+    s->list = NULL;
 }
 
 /* Between words; a token can begin behind it. */
@@ -124,6 +142,8 @@ static bool pass_separator(struct scan *s)
     if (c == '\0' || strchr(" \t\n={},", c) == NULL)
         return refuse_byte(s);
     pass_brace(s, c);
+    if (strchr(" \t\n", c) == NULL)
+        pass_list(s, c);
     s->line += c == '\n';
     s->fresh = true;
     s->p++;
@@ -183,6 +203,7 @@ static struct {
     struct config_source *source;
     const struct scan *scan;
     struct config_block *block; /* the section that is open, once it is known */
+    bool entry;                 /* a list's, to be taken: not the brace at its end */
     unsigned sections;          /* begun so far */
     unsigned end_line;          /* where END_KEY stands */
     bool ended;
@@ -191,18 +212,29 @@ static struct {
 static void on_error(cfg_t *cfg, const char *format, va_list args)
     __attribute__((format(printf, 2, 0)));
 
+static unsigned line_of(const cfg_t *cfg)
+{
+    return cfg != NULL && cfg->line > 0 ? (unsigned)cfg->line : 0;
+}
+
+/* Whether the text is over: what is read of END_KEY then is no value. */
+static bool is_cut_off(const cfg_t *cfg)
+{
+    if (line_of(cfg) < now.end_line)
+        return false;
+    config_source_fail(now.source, now.end_line - 1,
+                       "the file ends inside a section or a setting");
+    return true;
+}
+
 static void on_error(cfg_t *cfg, const char *format, va_list args)
 {
     char text[CONFIG_ERROR_MAX];
-    unsigned line = cfg != NULL && cfg->line > 0 ? (unsigned)cfg->line : 0;
 
-    if (line >= now.end_line) {
-        config_source_fail(now.source, now.end_line - 1,
-                           "the file ends inside a section or a setting");
+    if (is_cut_off(cfg))
         return;
-    }
     vsnprintf(text, sizeof text, format, args);
-    config_source_fail(now.source, line, "%s", text);
+    config_source_fail(now.source, line_of(cfg), "%s", text);
 }
 
 static int section_of(const char *name)
@@ -237,19 +269,73 @@ static struct config_block *open_block(int section, const char *title)
     return now.block;
 }
 
+/* The block of the section in which the option stands, or NULL with a message. */
+static struct config_block *block_of(const cfg_t *cfg, const cfg_opt_t *opt)
+{
+    int section = now.block == NULL ? section_of(cfg->name) : (int)now.block->section;
+
+    if (is_cut_off(cfg))
+        return NULL;
+    if (section >= 0)
+        return open_block(section, cfg->title);
+    config_source_fail(now.source, line_of(cfg), "option '%s' outside its section", opt->name);
+    return NULL;
+}
+
 static int on_value(cfg_t *cfg, cfg_opt_t *opt)
 {
     const char *text = cfg_opt_getnstr(opt, 0);
-    unsigned line = cfg->line > 0 ? (unsigned)cfg->line : 0;
-    int section = now.block == NULL ? section_of(cfg->name) : (int)now.block->section;
-    struct config_block *b;
+    struct config_block *b = block_of(cfg, opt);
 
-    if (section < 0 || text == NULL) {
-        config_source_fail(now.source, line, "option '%s' outside its section", opt->name);
+    if (b == NULL || text == NULL)
+        return -1;
+    if (strcmp(text, EMPTY_LIST) == 0) {
+        config_source_fail(now.source, line_of(cfg), "%s takes one value, not a list",
+                           opt->name);
         return -1;
     }
-    b = open_block(section, cfg->title);
-    return b != NULL && config_source_set(now.source, b, opt->name, text, line) ? 0 : -1;
+    return config_source_set(now.source, b, opt->name, text, line_of(cfg)) ? 0 : -1;
+}
+
+/* Called for each entry, on_entry for each and once more at the brace that ends the list. */
+static int on_entry_text(cfg_t *cfg, cfg_opt_t *opt, const char *text, void *result)
+{
+    (void)cfg;
+    (void)opt;
+    now.entry = true;
+    *(const char **)result = text;
+    return 0;
+}
+
+static bool entry_ok(const cfg_t *cfg, const cfg_opt_t *opt, const char *text)
+{
+    if (text[0] == '\0')
+        return config_source_fail(now.source, line_of(cfg), "%s has an empty entry", opt->name);
+    return strchr(text, ',') == NULL ||
+           config_source_fail(now.source, line_of(cfg),
+                              "%s has an entry with a comma: quote each entry by itself",
+                              opt->name);
+}
+
+static int on_entry(cfg_t *cfg, cfg_opt_t *opt)
+{
+    unsigned n = cfg_opt_size(opt); /* 1 at the first of each list that is written */
+    const char *text = n > 0 ? cfg_opt_getnstr(opt, n - 1) : NULL;
+    struct config_block *b = block_of(cfg, opt);
+    bool taken = now.entry;
+
+    now.entry = false;
+    if (b == NULL || text == NULL)
+        return -1;
+    if (!taken)
+        return 0;
+    if (n == 1 && strcmp(text, EMPTY_LIST) == 0)
+        return config_source_set(now.source, b, opt->name, "", line_of(cfg)) ? 0 : -1;
+    if (!entry_ok(cfg, opt, text))
+        return -1;
+    if (n == 1)
+        return config_source_set(now.source, b, opt->name, text, line_of(cfg)) ? 0 : -1;
+    return config_source_append(now.source, text, line_of(cfg)) ? 0 : -1;
 }
 
 static int on_section_end(cfg_t *cfg, cfg_opt_t *opt)
@@ -271,10 +357,8 @@ static int on_section_end(cfg_t *cfg, cfg_opt_t *opt)
 
 static int on_end(cfg_t *cfg, cfg_opt_t *opt)
 {
-    unsigned line = cfg->line > 0 ? (unsigned)cfg->line : 0;
-
-    if (line != now.end_line) {
-        config_source_fail(now.source, line, "no such option '%s'", opt->name);
+    if (line_of(cfg) != now.end_line) {
+        config_source_fail(now.source, line_of(cfg), "no such option '%s'", opt->name);
         return -1;
     }
     now.ended = true;
@@ -297,9 +381,15 @@ static void fill_grammar(struct grammar *g)
         const struct option *o = config_section_options(s, &n);
         cfg_opt_t *first = to;
 
-        for (; n > 0; o++, n--)
-            *to++ = (cfg_opt_t){
-                .name = o->key, .type = CFGT_STR, .flags = CFGF_NODEFAULT, .validcb = on_value};
+        for (; n > 0; o++, n--) {
+            bool list = config_option_lists(o);
+
+            *to++ = (cfg_opt_t){.name = o->key,
+                                .type = CFGT_STR,
+                                .flags = CFGF_NODEFAULT | (list ? CFGF_LIST : 0),
+                                .parsecb = list ? on_entry_text : NULL,
+                                .validcb = list ? on_entry : on_value};
+        }
         *to++ = none;
         g->top[s] = (cfg_opt_t){.name = config_section_names[s],
                                 .type = CFGT_SEC,
@@ -355,6 +445,7 @@ bool config_parse(struct config_source *s, char *text, size_t n)
     now.source = s;
     now.scan = &scan;
     now.block = NULL;
+    now.entry = false;
     now.sections = 0;
     now.end_line = scan.line + 1;
     now.ended = false;

@@ -13,10 +13,12 @@
 #define VARIABLE_PREFIX "PENNYGATE_"
 #define VARIABLE_MAX    128 /* longest name an option can have: 86 */
 
+#define DEFAULT_TEXTS 4 /* per, unit, window, max; what follows them has defaults of its own */
+
 /* Protection that nobody has to ask for. A section of the same name replaces one,
  * others add. */
 static const struct {
-    const char *name, *text[4]; /* per, unit, window and max, as the table has them */
+    const char *name, *text[DEFAULT_TEXTS]; /* as the table has them */
 } default_limits[] = {
     {"visitor-day", {"address", "calls", "day", "40"}},
     {"visitor-burst", {"address", "calls", "10s", "10"}},
@@ -107,7 +109,7 @@ static bool add_default_limit(struct config_source *s, unsigned i)
 {
     struct config_block *b = append(s, SECTION_LIMIT, default_limits[i].name);
 
-    for (unsigned k = 0; b != NULL && k < b->n; k++)
+    for (unsigned k = 0; b != NULL && k < DEFAULT_TEXTS; k++)
         b->value[k].text = default_limits[i].text[k];
     return b != NULL;
 }
@@ -228,6 +230,19 @@ bool config_source_set(struct config_source *s, struct config_block *b, const ch
     if (n > s->room)
         return config_source_fail(s, line, "more values than text");
     *v = (struct config_written){.text = memcpy(s->text, text, n), .line = line};
+    s->text += n;
+    s->room -= n;
+    return true;
+}
+
+bool config_source_append(struct config_source *s, const char *text, unsigned line)
+{
+    size_t n = strlen(text) + 1;
+
+    if (n > s->room)
+        return config_source_fail(s, line, "more values than text");
+    s->text[-1] = ','; /* nothing was set in between: a list stands in one piece */
+    memcpy(s->text, text, n);
     s->text += n;
     s->room -= n;
     return true;

@@ -29,8 +29,8 @@ struct config_block {
     struct config_written value[]; /* and one of these for each */
 };
 
-/* Four sections without a title, and all that can be titled. */
-#define CONFIG_BLOCKS_MAX (4 + CONFIG_MODELS_MAX + LIMITS_MAX)
+/* The sections without a title, and all that can be titled. */
+#define CONFIG_BLOCKS_MAX (SECTIONS - 2 + CONFIG_MODELS_MAX + LIMITS_MAX)
 
 struct config_source {
     const char *path; /* borrowed */
@@ -65,6 +65,9 @@ struct config_block *config_source_begin(struct config_source *s, enum config_se
 /* Takes a value from the file; fails if the option has one already. */
 bool config_source_set(struct config_source *s, struct config_block *b, const char *key,
                        const char *text, unsigned line);
+
+/* Takes a further entry of the list that was set last: its text becomes "a,b". */
+bool config_source_append(struct config_source *s, const char *text, unsigned line);
 
 /* The block's value of an option of its section; its text is NULL if it is not written. */
 const struct config_written *config_source_value(const struct config_block *b,

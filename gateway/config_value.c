@@ -5,12 +5,15 @@
  */
 #include "gateway/config_value.h"
 
+#include <arpa/inet.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 #include "gateway/config.h"
+#include "platform/mac.h"
 
 #define SECOND ((uint64_t)1000)
 #define DAY    (86400 * SECOND)
@@ -151,7 +154,8 @@ static char *write_number(unsigned kind, uint64_t v, char out[CONFIG_VALUE_MAX])
 
 /* ---- messages ---- */
 
-#define QUOTED_MAX 40 /* enough to recognise a value by; more would fill the line */
+#define ENTRY_MAX  288 /* of a list: an origin's name of 253 letters, scheme and port */
+#define QUOTED_MAX 40  /* enough to recognise a value by; more would fill the line */
 
 /* A value within a message: short, and nothing that a terminal would obey. */
 static const char *quoted(const char *text, char out[QUOTED_MAX + 8])
@@ -283,16 +287,32 @@ static bool looks_path(const char *text)
     return text[0] == '/';
 }
 
-/* http(s)://host[:port][/path]. What comes after `?` or before `@` could hold a secret, and
- * the provider's path could not be appended. */
-static bool looks_url(const char *text)
+/* What follows the scheme, or NULL if that is none of ours or no host follows. */
+static const char *behind_scheme(const char *text)
 {
     const char *host = strstr(text, "://");
 
     if (host == NULL || (strncmp(text, "https://", 8) != 0 && strncmp(text, "http://", 7) != 0))
-        return false;
+        return NULL;
     host += 3;
-    return strspn(host, "/:.-") == 0 && *host != '\0' && strpbrk(host, " ?#@\\\"<>") == NULL;
+    return strspn(host, "/:.-?") == 0 && *host != '\0' ? host : NULL;
+}
+
+/* http(s)://host[:port][/path]. What comes after `?` or before `@` could hold a secret, and
+ * the provider's path could not be appended. */
+static bool looks_url(const char *text)
+{
+    const char *host = behind_scheme(text);
+
+    return host != NULL && strpbrk(host, " ?#@\\\"<>") == NULL;
+}
+
+/* The whole URL is a secret, and nothing is appended to it. */
+static bool looks_hook(const char *text)
+{
+    const char *host = behind_scheme(text);
+
+    return host != NULL && strpbrk(host, " #@\\\"<>") == NULL;
 }
 
 /* /a/b, in characters that need no escaping, without empty or dotted parts. */
@@ -313,17 +333,69 @@ static bool looks_text(const char *text)
     return text[0] != ' ' && text[strlen(text) - 1] != ' ';
 }
 
+/* A name that neither the servers before us nor we use for something else. */
+static bool looks_header(const char *text)
+{
+    static const char *const taken[] = {"Accept",
+                                        "Accept-Encoding",
+                                        "Accept-Language",
+                                        "Authorization",
+                                        "Connection",
+                                        "Content-Length",
+                                        "Content-Type",
+                                        "Cookie",
+                                        "Date",
+                                        "Expect",
+                                        "Forwarded",
+                                        "Host",
+                                        "Keep-Alive",
+                                        "Origin",
+                                        "Proxy",
+                                        "Proxy-Authorization",
+                                        "Proxy-Connection",
+                                        "Range",
+                                        "Referer",
+                                        "TE",
+                                        "Trailer",
+                                        "Transfer-Encoding",
+                                        "Upgrade",
+                                        "User-Agent",
+                                        "Via",
+                                        "X-Forwarded-For",
+                                        "X-Forwarded-Host",
+                                        "X-Forwarded-Proto",
+                                        "X-Real-IP"};
+    const char *plain = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-";
+
+    for (size_t i = 0; i < sizeof taken / sizeof taken[0]; i++) {
+        if (strcasecmp(text, taken[i]) == 0)
+            return false;
+    }
+    return text[0] != '-' && text[strspn(text, plain)] == '\0';
+}
+
+static bool looks_word(const char *text)
+{
+    return strchr(text, ' ') == NULL && looks_text(text);
+}
+
 static const struct string {
     bool (*looks)(const char *text);
     bool trim_slash;
-    /* Values of paths are not quoted: a key pasted in place of a file's name must not leak. */
+    /* Values are not quoted: a key pasted in place of a file's name must not leak. */
     const char *wrong;
 } strings[OPTION_KINDS] = {
     [OPTION_TEXT] = {looks_text, false, "is not plain ASCII text"},
     [OPTION_PATH] = {looks_path, false, "must be an absolute path"},
     [OPTION_URL] = {looks_url, true,
                     "must be like 'https://host/path', in quotes, without user, query or #"},
+    [OPTION_HOOK] = {looks_hook, false,
+                     "must be like 'https://host/path', in quotes, without user or #"},
     [OPTION_MOUNT] = {looks_mount, true, "must be a path such as '/ai'"},
+    [OPTION_HEADER] = {looks_header, false,
+                       "must be the name of a header (letters, digits, -) that nothing else "
+                       "uses"},
+    [OPTION_SECRET] = {looks_word, false, "is not one word of plain ASCII"},
 };
 
 static bool set_string(const struct option *o, const char *text, void *target,
@@ -362,18 +434,221 @@ static uint8_t kind_of_unit(enum unit u)
     return u == UNIT_COST ? OPTION_MONEY : OPTION_COUNT;
 }
 
-static bool set_max(const struct option *o, const char *text, struct limit *l,
+/* The limit that has a WINDOW or a MAX. */
+static const struct limit *limit_of(const struct option *o, const void *base)
+{
+    size_t within =
+        o->kind == OPTION_MAX ? offsetof(struct limit, max) : offsetof(struct limit, window);
+
+    return (const void *)((const char *)base + o->offset - within);
+}
+
+static bool set_max(const struct option *o, const char *text, void *target, enum unit unit,
                     char why[CONFIG_WHY_MAX])
 {
     struct option as = *o;
+    const uint64_t unlimited = LIMIT_UNLIMITED;
 
     if (strcmp(text, "unlimited") == 0) {
-        l->max = LIMIT_UNLIMITED;
+        memcpy(target, &unlimited, sizeof unlimited);
         return true;
     }
-    as.kind = kind_of_unit(l->unit);
-    return set_number(&as, text, &l->max, why);
+    as.kind = kind_of_unit(unit);
+    return set_number(&as, text, target, why);
 }
+
+/* ---- lists ---- */
+
+static bool read_origin(const char *text, void *out, char why[CONFIG_WHY_MAX])
+{
+    if (strcmp(text, "*") == 0)
+        snprintf(why, CONFIG_WHY_MAX,
+                 "'*' would let every page on the web spend this budget through its visitors: "
+                 "name the pages' hosts");
+    else if (strcmp(text, "null") == 0)
+        snprintf(why, CONFIG_WHY_MAX,
+                 "'null' is what any sandboxed frame of any page calls itself");
+    else
+        return origin_parse(text, out) ||
+               not_a(text, "an origin such as 'https://www.example.org', without a path", why);
+    return false;
+}
+
+static bool read_prefix(const char *text, void *out, char why[CONFIG_WHY_MAX])
+{
+    return prefix_parse(text, out) ||
+           not_a(text,
+                 "an address or a prefix such as 10.0.0.0/8 or 'fd00::/8' (no bits set behind "
+                 "its length)",
+                 why);
+}
+
+static bool read_percent(const char *text, void *out, char why[CONFIG_WHY_MAX])
+{
+    uint64_t v;
+
+    if (!read_suffixed(text, &numbers[OPTION_COUNT], &v) || v < 1 || v > 100)
+        return not_a(text, "a percentage from 1 to 100", why);
+    *(uint8_t *)out = (uint8_t)v;
+    return true;
+}
+
+static bool same_origin(const void *a, const void *b)
+{
+    return origin_equal(a, b);
+}
+
+static bool same_prefix(const void *a, const void *b)
+{
+    return memcmp(a, b, sizeof(struct prefix)) == 0;
+}
+
+static bool same_percent(const void *a, const void *b)
+{
+    return *(const uint8_t *)a == *(const uint8_t *)b;
+}
+
+static void write_origin(const void *entry, char out[ENTRY_MAX])
+{
+    const struct origin *o = entry;
+
+    snprintf(out, ENTRY_MAX, "http%s://%s", o->https ? "s" : "", o->host);
+    if (o->port != (o->https ? 443 : 80))
+        snprintf(out + strlen(out), ENTRY_MAX - strlen(out), ":%u", o->port);
+}
+
+static void write_prefix(const void *entry, char out[ENTRY_MAX])
+{
+    const struct prefix *p = entry;
+
+    inet_ntop(p->family == 4 ? AF_INET : AF_INET6, p->bytes, out, ENTRY_MAX);
+    if (p->bits < (p->family == 4 ? 32 : 128))
+        snprintf(out + strlen(out), ENTRY_MAX - strlen(out), "/%u", p->bits);
+}
+
+static void write_percent(const void *entry, char out[ENTRY_MAX])
+{
+    snprintf(out, ENTRY_MAX, "%u", *(const uint8_t *)entry);
+}
+
+static const struct list {
+    bool (*read)(const char *text, void *out, char why[CONFIG_WHY_MAX]);
+    bool (*same)(const void *a, const void *b);
+    void (*write)(const void *entry, char out[ENTRY_MAX]);
+    size_t size, number; /* of an entry; where struct config says how many there are */
+    bool ascending;      /* as bytes */
+} lists[OPTION_KINDS] = {
+    [OPTION_ORIGINS] = {read_origin, same_origin, write_origin, sizeof(struct origin),
+                        offsetof(struct config, n_allowed_origins), false},
+    [OPTION_PREFIXES] = {read_prefix, same_prefix, write_prefix, sizeof(struct prefix),
+                         offsetof(struct config, n_trusted_proxies), false},
+    [OPTION_PERCENTS] = {read_percent, same_percent, write_percent, 1,
+                         offsetof(struct config, n_alert_at), true},
+};
+
+/* An entry's text without the blanks around it. */
+static bool cut_entry(const char **text, char out[ENTRY_MAX])
+{
+    const char *from = *text + strspn(*text, " ");
+    size_t n = strcspn(from, ",");
+
+    *text = from[n] == ',' ? from + n + 1 : NULL;
+    while (n > 0 && from[n - 1] == ' ')
+        n--;
+    snprintf(out, ENTRY_MAX, "%.*s", (int)(n < ENTRY_MAX ? n : 0), from);
+    return n > 0 && n < ENTRY_MAX;
+}
+
+static bool add_entry(const struct list *k, const char *text, char *entries, unsigned n,
+                      char why[CONFIG_WHY_MAX])
+{
+    char q[QUOTED_MAX + 8], *entry = entries + n * k->size;
+
+    if (!k->read(text, entry, why))
+        return false;
+    for (unsigned i = 0; i < n; i++) {
+        if (k->same(entries + i * k->size, entry)) {
+            snprintf(why, CONFIG_WHY_MAX, "has %s twice", quoted(text, q));
+            return false;
+        }
+    }
+    if (k->ascending && n > 0 && entry[-1] > entry[0]) {
+        snprintf(why, CONFIG_WHY_MAX, "must ascend, and %s is below what stands before it",
+                 quoted(text, q));
+        return false;
+    }
+    return true;
+}
+
+/* "a, b" or, for none, "". */
+static bool set_list(const struct option *o, const char *text, void *base,
+                     char why[CONFIG_WHY_MAX])
+{
+    const struct list *k = &lists[o->kind];
+    char entry[ENTRY_MAX], *entries = calloc(o->max, k->size);
+    unsigned n = 0;
+    bool ok = entries != NULL;
+
+    snprintf(why, CONFIG_WHY_MAX, "out of memory");
+    if (text[strspn(text, " ")] == '\0')
+        text = NULL;
+    while (ok && text != NULL) {
+        ok = n < o->max;
+        if (!ok)
+            snprintf(why, CONFIG_WHY_MAX, "has more than %u entries", (unsigned)o->max);
+        else if (!cut_entry(&text, entry))
+            ok = not_a(entry, "an entry: it is empty or far too long", why);
+        else
+            ok = add_entry(k, entry, entries, n++, why);
+    }
+    if (ok && n < o->min) {
+        snprintf(why, CONFIG_WHY_MAX, "is empty");
+        ok = false;
+    }
+    if (ok) {
+        memcpy((char *)base + o->offset, entries, o->max * k->size);
+        memcpy((char *)base + k->number, &n, sizeof n);
+    }
+    free(entries);
+    return ok;
+}
+
+unsigned config_value_entries(const struct option *o, const void *base)
+{
+    unsigned n;
+
+    memcpy(&n, (const char *)base + lists[o->kind].number, sizeof n);
+    return n;
+}
+
+char *config_value_entry(const struct option *o, const void *base, unsigned i,
+                         char out[CONFIG_VALUE_MAX])
+{
+    const struct list *k = &lists[o->kind];
+
+    k->write((const char *)base + o->offset + i * k->size, out);
+    return out;
+}
+
+/* As many entries as there is room for. */
+static void write_list(const struct option *o, const void *base, char out[CONFIG_VALUE_MAX])
+{
+    unsigned number = config_value_entries(o, base);
+    char entry[CONFIG_VALUE_MAX];
+    size_t n = 0;
+
+    if (number == 0)
+        return;
+    for (unsigned i = 0; i < number && n < CONFIG_VALUE_MAX; i++)
+        n += (size_t)snprintf(out + n, CONFIG_VALUE_MAX - n, "%s%s", i == 0 ? "{" : ", ",
+                              config_value_entry(o, base, i, entry));
+    if (n + 1 < CONFIG_VALUE_MAX)
+        snprintf(out + n, CONFIG_VALUE_MAX - n, "}");
+    else
+        snprintf(out + CONFIG_VALUE_MAX - 5, 5, "...}");
+}
+
+/* ---- any value ---- */
 
 bool config_value_set(const struct option *o, const char *text, void *base,
                       char why[CONFIG_WHY_MAX])
@@ -388,7 +663,9 @@ bool config_value_set(const struct option *o, const char *text, void *base,
     if (o->kind == OPTION_WINDOW)
         return set_window(text, target, why);
     if (o->kind == OPTION_MAX)
-        return set_max(o, text, base, why);
+        return set_max(o, text, target, limit_of(o, base)->unit, why);
+    if (config_option_lists(o))
+        return set_list(o, text, base, why);
     word = find_word(o, text, why);
     if (word < 0)
         return false;
@@ -440,23 +717,39 @@ static char *string_at(const void *target)
     return text;
 }
 
+/* A secret URL's scheme and host. */
+static char *write_host(const char *url, char out[CONFIG_VALUE_MAX])
+{
+    const char *host = strstr(url, "://") + 3;
+    size_t n = strcspn(host, "/?");
+
+    snprintf(out, CONFIG_VALUE_MAX, "%.*s%s", (int)((size_t)(host - url) + n), url,
+             host[n] != '\0' ? "/..." : "");
+    return out;
+}
+
 char *config_value_text(const struct option *o, const void *base, char out[CONFIG_VALUE_MAX])
 {
     const void *target = (const char *)base + o->offset;
-    const struct limit *l = base;
     const char *text = NULL;
 
     out[0] = '\0';
     if (numbers[o->kind].looks != NULL)
         return write_number(o->kind, get_integer(target, o->width), out);
     if (o->kind == OPTION_MAX)
-        return config_value_amount(l->unit, l->max, out);
+        return config_value_amount(limit_of(o, base)->unit, limit_of(o, base)->max, out);
     if (o->kind == OPTION_WORD)
         text = o->words[get_integer(target, o->width)];
     else if (o->kind == OPTION_WINDOW)
-        text = window_text(l, out);
+        text = window_text(limit_of(o, base), out);
+    else if (config_option_lists(o))
+        write_list(o, base, out);
     else
         text = string_at(target);
+    if (text != NULL && o->kind == OPTION_SECRET)
+        text = "(set)";
+    if (text != NULL && o->kind == OPTION_HOOK)
+        return write_host(text, out);
     if (text != NULL)
         snprintf(out, CONFIG_VALUE_MAX, "%s", text);
     return out;
@@ -480,7 +773,10 @@ void config_value_free(enum config_section s, void *base)
     const struct option *o = config_section_options(s, &n);
 
     for (; n > 0; o++, n--) {
-        if (on_heap(o))
-            free(string_at((char *)base + o->offset));
+        char *text = on_heap(o) ? string_at((char *)base + o->offset) : NULL;
+
+        if (text != NULL)
+            mac_wipe(text, strlen(text)); /* some are secrets */
+        free(text);
     }
 }

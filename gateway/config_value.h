@@ -14,9 +14,15 @@
 bool config_value_set(const struct option *o, const char *text, void *base,
                       char why[CONFIG_WHY_MAX]);
 
-/* The value as it would be written; "" if there is none. Returns out. */
+/* The value as it would be written, a list as far as there is room; "" if there is none. Of a
+ * secret that it is set, of a secret URL the host. Returns out. */
 #define CONFIG_VALUE_MAX 512
 char *config_value_text(const struct option *o, const void *base, char out[CONFIG_VALUE_MAX]);
+
+/* Of a list: how many entries it has, and one of them as it would be written. */
+unsigned config_value_entries(const struct option *o, const void *base);
+char *config_value_entry(const struct option *o, const void *base, unsigned i,
+                         char out[CONFIG_VALUE_MAX]);
 
 /* A duration as check and stats write it: "90s", "2h". Returns out. */
 char *config_value_duration(uint64_t ms, char out[CONFIG_VALUE_MAX]);

@@ -108,8 +108,8 @@ static void test_hostile_syntax(void **state)
          "c.conf:2: no such option 'stor'"},
         {"a key in the wrong section", SITE "log { streams = 3 }\n",
          "no such option 'streams'"},
-        {"a key of a later version", "site { store = '/a' allowed-origins = {'a'} }\n",
-         "no such option 'allowed-origins'"},
+        {"a key of a later version", "site { store = '/a' page = yes }\n",
+         "no such option 'page'"},
         {"an include", "include('/etc/passwd')\n", "'(' outside quotes"},
         {"the environment in \" quotes", "site { store = \"${HOME}\" }\n",
          "c.conf:1: ${...} is not replaced"},
@@ -125,6 +125,49 @@ static void test_hostile_syntax(void **state)
         {"appending", SITE "request { max-history += 10 }\n", "'+' outside quotes"},
         {"a list for a single value", SITE "request { max-history = {3, 4} }\n",
          "unexpected token '{'"},
+        {"an empty list for a single value", SITE "request {\nmax-history = { } }\n",
+         "c.conf:3: max-history takes one value, not a list"},
+        {"an empty list for a section", SITE "log = { }\n", "c.conf:2: "},
+        {"the file ends inside a list", "site { store = '/a' trusted-proxies = { 10.0.0.1",
+         "c.conf:1: the file ends inside"},
+        {"the file ends behind a list's comma",
+         "site { store = '/a' trusted-proxies = { 10.0.0.1,", "the file ends inside"},
+        {"the file ends behind a list's brace", "alerts{at={", "the file ends inside"},
+        {"the file ends behind an equal sign", "alerts{at=", "the file ends inside"},
+        {"the file ends behind a list", "site { store = '/a' trusted-proxies = { 10.0.0.1 }\n",
+         "c.conf:2: the file ends inside"},
+        {"a list's brace taken for the section's",
+         SITE "alerts { at = { 50 \n"
+              "limit x { per = address unit = calls window = day max = 1 }\n",
+         "c.conf:3: "},
+        {"nested lists", SITE "alerts { at = { { 50 } } }\n", "unexpected token '{'"},
+        {"nested empty lists", SITE "alerts { at = { { } } }\n", "c.conf:2: "},
+        {"two lists", SITE "alerts { at = { 50 }, { 60 } }\n", "unexpected token ','"},
+        {"a list without commas", SITE "alerts { at = { 50 60 } }\n", "unexpected token '60'"},
+        {"a list with a gap", SITE "alerts { at = { 50, , 60 } }\n", "unexpected token ','"},
+        {"a list that begins with a comma", SITE "alerts { at = { , 60 } }\n",
+         "unexpected token ','"},
+        {"a list given twice", SITE "alerts {\n at = { 50 }\n at = { 60 }\n}\n",
+         "c.conf:4: at is given twice, first in line 3"},
+        {"a list given twice, then empty", SITE "alerts { at = { 50, 60 }\n at = { } }\n",
+         "c.conf:3: at is given twice, first in line 2"},
+        {"a list given twice, first empty",
+         "site { store = '/a' trusted-proxies = { }\n trusted-proxies = { 10.0.0.1 } }\n",
+         "c.conf:2: trusted-proxies is given twice"},
+        {"a list given twice, each time by one value", SITE "alerts { at = 50\n at = 50 }\n",
+         "c.conf:3: at is given twice"},
+        {"a list appended to", SITE "alerts { at = { 50 } at += { 60 } }\n",
+         "'+' outside quotes"},
+        {"a list without an equal sign", SITE "alerts { at { 50 } }\n",
+         "missing equal sign after option 'at'"},
+        {"an empty entry", SITE "alerts { at = { 50, '' } }\n", "at has an empty entry"},
+        {"only an empty entry", "site { store = '/a' trusted-proxies = { '' } }\n",
+         "trusted-proxies has an empty entry"},
+        {"two entries in one",
+         "site { store = '/a' trusted-proxies = { '10.0.0.1,10.0.0.2' } }\n",
+         "trusted-proxies has an entry with a comma"},
+        {"a list outside its section", SITE "at = { 50 }\n", "no such option 'at'"},
+        {"the word that stands for an empty list", SITE "alerts { at = \001 }\n", "byte 0x01"},
         {"two values", SITE "request { max-history = 3 4 }\n", "no such option '4'"},
         {"a section without a title", SITE "limit { max = 3 }\n", "missing title"},
         {"an empty title", SITE "limit '' { max = 3 }\n", "is named in 1 to 31 letters"},
@@ -175,6 +218,44 @@ static void test_friendly_syntax(void **state)
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         struct config *c = must_load(rows[i].text);
         assert_string_equal(c->store, "/srv/gate");
+        config_drop(c);
+    }
+}
+
+static void test_lists(void **state)
+{
+    static const struct {
+        const char *what, *list;
+        unsigned n;
+        const char *says; /* as check writes it */
+    } rows[] = {
+        {"none", "", 0, ""},
+        {"an empty one", "= {}", 0, ""},
+        {"an empty one over lines, with comments", "= # none\n {\n # still none\n/* { */ }", 0,
+         ""},
+        {"one", "= { 10.0.0.1 }", 1, "{10.0.0.1}"},
+        {"one without braces", "= 10.0.0.1", 1, "{10.0.0.1}"},
+        {"a comma at the end", "= { 10.0.0.1, }", 1, "{10.0.0.1}"},
+        {"three over lines",
+         "= {\n '10.0.0.0/8', # the office\n \"fd00::/8\",\n\n 192.0.2.7/32 }", 3,
+         "{10.0.0.0/8, fd00::/8, 192.0.2.7}"},
+    };
+    char text[CONFIG_VALUE_MAX];
+    const struct option *o = config_option(SECTION_SITE, "trusted-proxies");
+
+    (void)state;
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        char file[512];
+        struct config *c;
+
+        snprintf(file, sizeof file, "site { store = '/a' %s %s mount = '/b' }\n" MODEL,
+                 rows[i].list[0] != '\0' ? "trusted-proxies" : "", rows[i].list);
+        c = must_load(file);
+        if (c->n_trusted_proxies != rows[i].n ||
+            strcmp(config_value_text(o, c, text), rows[i].says) != 0)
+            fail_msg("%s: %u: %s", rows[i].what, c->n_trusted_proxies, text);
+        assert_string_equal(c->mount, "/b"); /* what follows is the section's still */
+        assert_int_equal(c->n_models, 1);
         config_drop(c);
     }
 }
@@ -558,14 +639,9 @@ static void test_refused_limits(void **state)
         {"no max", "per = address unit = calls window = day", "max is missing"},
         {"no window", "per = address unit = calls max = 1", "window is missing"},
         {"an unknown subject", "per = ip unit = calls window = day max = 1",
-         "per 'ip' is none of: address anonymous everyone"},
-        {"a subject that no caller of this version has: it would protect nothing",
-         "per = visitor unit = calls window = day max = 1",
-         "per 'visitor' is not available yet"},
-        {"the same of accounts", "per = account unit = calls window = day max = 1",
-         "per 'account' is not available yet"},
-        {"the same of keys", "per = key unit = calls window = day max = 1",
-         "per 'key' is not available yet"},
+         "per 'ip' is none of: address visitor account key anonymous everyone"},
+        {"the owner's own subject", "per = bypass unit = calls window = day max = 1",
+         "per 'bypass' is none of"},
         {"an unknown unit", "per = address unit = requests window = day max = 1",
          "unit 'requests' is none of: calls"},
         {"an unknown window", "per = address unit = calls window = week max = 1",
@@ -1160,6 +1236,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_hostile_syntax),
         cmocka_unit_test(test_friendly_syntax),
+        cmocka_unit_test(test_lists),
         cmocka_unit_test(test_a_broken_file_leaves_nothing_behind),
         cmocka_unit_test(test_what_is_no_plain_file),
         cmocka_unit_test(test_refused_values),
