@@ -149,6 +149,9 @@ enum error view_holds(const struct view_context *c, hold_visit *visit, void *arg
 /* The state row. ERROR_STORE_INVALID if it is missing or not ours. */
 enum error ledger_read_state(struct kv_txn *txn, struct state *out);
 
+/* The key with that hash (store/keys.c). ERROR_NOT_FOUND, out untouched: there is none. */
+enum error key_find(struct kv_txn *t, const uint8_t hash[KEY_HASH], struct ledger_key *out);
+
 /* Reads the period file again if it has changed. */
 enum error ledger_periods_refresh(struct ledger *l, bool force);
 /* The keys as last read: other threads read the file again at any moment. */
