@@ -22,8 +22,8 @@ void mac_prepare(const uint8_t key[MAC_SIZE], struct mac_key *out)
     mac_wipe(&kc, sizeof kc);
 }
 
-void mac_with(const struct mac_key *key, const char *label, const void *data, size_t n,
-              uint8_t out[MAC_SIZE])
+static void mac_of_both(const struct mac_key *key, const char *label, const void *head,
+                        size_t n_head, const void *data, size_t n, uint8_t out[MAC_SIZE])
 {
     br_hmac_key_context kc;
     br_hmac_context hc;
@@ -31,11 +31,29 @@ void mac_with(const struct mac_key *key, const char *label, const void *data, si
     memcpy(&kc, key, sizeof kc);
     br_hmac_init(&hc, &kc, 0);
     br_hmac_update(&hc, label, strlen(label) + 1); /* the NUL ends the label unambiguously */
+    if (n_head > 0)
+        br_hmac_update(&hc, head, n_head);
     if (n > 0)
         br_hmac_update(&hc, data, n);
     br_hmac_out(&hc, out);
     mac_wipe(&kc, sizeof kc);
     mac_wipe(&hc, sizeof hc);
+}
+
+void mac_with(const struct mac_key *key, const char *label, const void *data, size_t n,
+              uint8_t out[MAC_SIZE])
+{
+    mac_of_both(key, label, NULL, 0, data, n, out);
+}
+
+void mac_bound(const uint8_t key[MAC_SIZE], const char *label, const uint8_t uuid[16],
+               const void *data, size_t n, uint8_t out[MAC_SIZE])
+{
+    struct mac_key ready;
+
+    mac_prepare(key, &ready);
+    mac_of_both(&ready, label, uuid, 16, data, n, out);
+    mac_wipe(&ready, sizeof ready);
 }
 
 void mac_compute(const uint8_t key[MAC_SIZE], const char *label, const void *data, size_t n,

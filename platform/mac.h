@@ -18,6 +18,10 @@
 void mac_compute(const uint8_t key[MAC_SIZE], const char *label, const void *data, size_t n,
                  uint8_t out[MAC_SIZE]);
 
+/* The same over uuid || data: bound to the store of that uuid. */
+void mac_bound(const uint8_t key[MAC_SIZE], const char *label, const uint8_t uuid[16],
+               const void *data, size_t n, uint8_t out[MAC_SIZE]);
+
 /*
  * The same with a key made ready once: half of a short MAC's work is the key's. A prepared key
  * is as secret as the key: wipe it.

@@ -86,8 +86,10 @@ static enum error begin(struct batch *b)
 
 static enum error pause(struct batch *b, struct op *op)
 {
-    b->changed = b->changed || b->state.paused != op->paused;
-    b->state.paused = op->paused;
+    const bool *paused = op->order;
+
+    b->changed = b->changed || b->state.paused != *paused;
+    b->state.paused = *paused;
     return ERROR_NONE;
 }
 
@@ -98,8 +100,13 @@ static enum error maintain(struct batch *b, struct op *op)
 }
 
 static enum error (*const perform[])(struct batch *, struct op *) = {
-    [OP_RESERVE] = batch_reserve, [OP_SETTLE] = batch_settle,           [OP_PAUSE] = pause,
-    [OP_MAINTAIN] = maintain,     [OP_CLOCK_RESET] = batch_clock_reset,
+    [OP_RESERVE] = batch_reserve,
+    [OP_SETTLE] = batch_settle,
+    [OP_PAUSE] = pause,
+    [OP_MAINTAIN] = maintain,
+    [OP_CLOCK_RESET] = batch_clock_reset,
+    [OP_KEY_ADD] = batch_key_add,
+    [OP_KEY_REVOKE] = batch_key_revoke,
 };
 
 /* Twice as many rows go as were added since the last look, so that nothing grows. */

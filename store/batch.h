@@ -40,4 +40,8 @@ enum error batch_windows(struct batch *b, struct op *op);
 /* reset.c */
 enum error batch_clock_reset(struct batch *b, struct op *op);
 
+/* keys.c */
+enum error batch_key_add(struct batch *b, struct op *op);
+enum error batch_key_revoke(struct batch *b, struct op *op);
+
 #endif

@@ -622,23 +622,29 @@ enum error ledger_settle(struct ledger *l, const struct reservation *r,
 
 /* For the owner */
 
-static enum error command(struct ledger *l, const struct policy *p, enum op_kind kind,
-                          bool paused)
+enum error ledger_order(struct ledger *l, const struct policy *p, enum op_kind kind,
+                        void *order, size_t n)
 {
     struct op *op = op_new(kind, p);
+    enum error e = ERROR_MEMORY;
 
-    if (!op)
-        return ERROR_MEMORY;
-    op->paused = paused;
-    enum error e = writer_do(l, op);
-    if (e == ERROR_NONE)
+    if (op && n > 0 && (op->order = malloc(n)))
+        memcpy(op->order, order, n);
+    if (!op || (n > 0 && !op->order)) {
         op_free(op);
-    return e;
+        return e;
+    }
+    if ((e = writer_do(l, op)) != ERROR_NONE)
+        return e;
+    if (n > 0)
+        memcpy(order, op->order, n);
+    op_free(op);
+    return ERROR_NONE;
 }
 
 enum error ledger_set_paused(struct ledger *l, const struct policy *p, bool paused)
 {
-    return command(l, p, OP_PAUSE, paused);
+    return ledger_order(l, p, OP_PAUSE, &paused, sizeof paused);
 }
 
 enum error ledger_maintain(struct ledger *l, const struct policy *p)
@@ -647,12 +653,18 @@ enum error ledger_maintain(struct ledger *l, const struct policy *p)
 
     if (e != ERROR_NONE || !batch_wanted(l, p))
         return e;
-    return command(l, p, OP_MAINTAIN, false);
+    return ledger_order(l, p, OP_MAINTAIN, NULL, 0);
 }
 
 enum error ledger_clock_reset(struct ledger *l, const struct policy *p)
 {
-    return command(l, p, OP_CLOCK_RESET, false);
+    return ledger_order(l, p, OP_CLOCK_RESET, NULL, 0);
+}
+
+void ledger_mac(const struct ledger *l, const char *label, const void *data, size_t n,
+                uint8_t out[MAC_SIZE])
+{
+    mac_bound(l->options.secret, label, l->schema.uuid, data, n, out);
 }
 
 void ledger_figure(struct ledger *l, enum figure f)

@@ -254,7 +254,9 @@ struct ledger_key {
     unsigned n_limits;
     struct limit limits[KEY_LIMITS_MAX]; /* their subject is SUBJECT_KEY */
 };
-/* ERROR_EXISTS: the name is taken; ERROR_TOO_LARGE: KEYS_MAX are there. `id` is made here. */
+/* ERROR_EXISTS: the name is taken; ERROR_TOO_LARGE: KEYS_MAX are there; ERROR_SYNTAX: no name
+ * that a key may have; ERROR_TOO_MANY_WINDOWS: with those of the policy and of the other keys.
+ * `id`, `created_s` and the limits' names are made here. */
 enum error ledger_key_add(struct ledger *l, const struct policy *p,
                           const uint8_t hash[KEY_HASH], const struct ledger_key *k);
 /* ERROR_NOT_FOUND. What it has used stays counted for the shared subjects. */

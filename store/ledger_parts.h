@@ -3,8 +3,9 @@
  *   ledger.c  opening, closing, checking the files, asking from a read transaction
  *   view.c    one request against the rows: what is counted, where, and the verdict
  *   batch.c   one write transaction over the operations that wait; with it (store/batch.h)
- *             charge.c (reserve, settle), upkeep.c (history, board, ended rows, period keys)
- *             and reset.c (clock reset)
+ *             charge.c (reserve, settle), upkeep.c (history, board, ended rows, period keys),
+ *             reset.c (clock reset), keys.c (keys that the owner issued), forgive.c (a
+ *             subject's quota given back) and breaker.c (models that fail)
  *   writer.c  the one thread that writes, and its queue
  *   report.c  figures for the owner
  */
@@ -38,7 +39,17 @@ struct reader {
     struct period_cache cache[PERIOD_WINDOWS];
 };
 
-enum op_kind { OP_RESERVE, OP_SETTLE, OP_PAUSE, OP_MAINTAIN, OP_CLOCK_RESET };
+enum op_kind {
+    OP_RESERVE,
+    OP_SETTLE,
+    OP_PAUSE, /* order: bool */
+    OP_MAINTAIN,
+    OP_CLOCK_RESET,
+    OP_KEY_ADD,       /* order: struct key_order */
+    OP_KEY_REVOKE,    /* order: char name[LIMIT_NAME_MAX] */
+    OP_FORGIVE,       /* order: struct forgive_order */
+    OP_FORGIVE_MODEL, /* order: char alias[LEDGER_MODEL_MAX] */
+};
 
 /*
  * One thing to be done by the writer. Lives on the heap: a waiter that has given up leaves it
@@ -63,7 +74,7 @@ struct op {
     struct answer answer;
     struct reservation reservation;
     struct settlement settlement;
-    bool paused;
+    void *order; /* what an order of the owner is about, by its kind; freed with the op */
 };
 
 /* The queue and its thread. */
@@ -149,8 +160,13 @@ enum error view_holds(const struct view_context *c, hold_visit *visit, void *arg
 /* The state row. ERROR_STORE_INVALID if it is missing or not ours. */
 enum error ledger_read_state(struct kv_txn *txn, struct state *out);
 
-/* The key with that hash (store/keys.c). ERROR_NOT_FOUND, out untouched: there is none. */
+/* The key with that hash, in any transaction. ERROR_NOT_FOUND, out untouched: there is none. */
 enum error key_find(struct kv_txn *t, const uint8_t hash[KEY_HASH], struct ledger_key *out);
+
+/* Visits the issued keys; the cursor stands on the row (rows.h says what visit returns). */
+struct kv_cursor;
+typedef enum error key_visit(void *arg, struct kv_cursor *c, const struct ledger_key *k);
+enum error keys_each(struct kv_txn *t, key_visit *visit, void *arg);
 
 /* Reads the period file again if it has changed. */
 enum error ledger_periods_refresh(struct ledger *l, bool force);
@@ -161,6 +177,10 @@ void ledger_periods_copy(struct ledger *l, struct periods *out);
  * once more with the period file read again on ERROR_PERIODS. */
 typedef enum error reading(void *arg, const struct view_context *c);
 enum error ledger_reading(struct ledger *l, reading *fn, void *arg);
+
+/* Has the writer carry out what order[0..n) says; it comes back as the writer leaves it. */
+enum error ledger_order(struct ledger *l, const struct policy *p, enum op_kind kind,
+                        void *order, size_t n);
 
 /* Marks the ledger as one that must be closed and opened again. */
 void ledger_break(struct ledger *l, enum error e);

@@ -5,11 +5,14 @@
 #include "store/record.h"
 
 #include <endian.h>
+#include <stdio.h>
 #include <string.h>
 
 #define TAG_SCHEMA   'S'
 #define TAG_STATE    'T'
 #define TAG_OVERHEAD 'O'
+#define TAG_BREAKER  'B'
+#define TAG_ISSUED   'K'
 
 static const uint8_t magic[8] = {'p', 'e', 'n', 'n', 'y', 'g', 'a', 't'};
 
@@ -111,6 +114,33 @@ void key_state(struct row_key *out)
 void key_overhead(const char *model, struct row_key *out)
 {
     key_meta(TAG_OVERHEAD, model, out);
+}
+
+void key_breaker(const char *model, struct row_key *out)
+{
+    key_meta(TAG_BREAKER, model, out);
+}
+
+void key_issued_all(struct row_key *out)
+{
+    key_meta(TAG_ISSUED, "", out);
+}
+
+void key_issued(const uint8_t hash[KEY_HASH], struct row_key *out)
+{
+    struct put p;
+
+    key_issued_all(out);
+    p = (struct put){out->bytes + out->n, out->bytes + sizeof out->bytes};
+    put_bytes(&p, hash, KEY_HASH);
+    key_end(out, &p);
+}
+
+bool key_is_issued(const struct kv_slice *key)
+{
+    const uint8_t *bytes = key->data;
+
+    return key->n == 2 + KEY_HASH && bytes[0] == TABLE_META && bytes[1] == TAG_ISSUED;
 }
 
 void key_history(int64_t day, struct row_key *out)
@@ -398,6 +428,121 @@ bool record_overhead_read(const struct kv_slice *v, struct overhead *out)
     return true;
 }
 
+void record_breaker(const struct breaker *b, struct record *out)
+{
+    struct put p = record_start(out);
+
+    put_bytes(&p, b->boot_id, sizeof b->boot_id);
+    put_int(&p, b->failures, 4);
+    put_int(&p, (uint64_t)b->open_until_ms, 8);
+    put_int(&p, (uint64_t)b->pause_ms, 8);
+    put_int(&p, b->probe_id, 8);
+    put_int(&p, (uint64_t)b->probing_until_ms, 8);
+    record_end(out, &p);
+}
+
+bool record_breaker_read(const struct kv_slice *v, struct breaker *out)
+{
+    struct get g = value_start(v);
+    struct breaker b;
+
+    get_bytes(&g, b.boot_id, sizeof b.boot_id);
+    b.failures = (uint32_t)get_int(&g, 4);
+    b.open_until_ms = (int64_t)get_int(&g, 8);
+    b.pause_ms = (int64_t)get_int(&g, 8);
+    b.probe_id = get_int(&g, 8);
+    b.probing_until_ms = (int64_t)get_int(&g, 8);
+    if (!get_done(&g) || b.open_until_ms < 0 || b.pause_ms < 0 || b.probing_until_ms < 0)
+        return false;
+    *out = b;
+    return true;
+}
+
+bool key_name_ok(const char *name)
+{
+    static const char allowed[] =
+        "_0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz-";
+    size_t n = strspn(name, allowed);
+
+    return n > 0 && n < LIMIT_NAME_MAX && name[n] == '\0' && name[0] != '-';
+}
+
+/* As headers and the log show it: "key-calls-day", "key-cost-3600s". */
+static void name_limit(struct limit *l)
+{
+    static const char *const units[] = {"calls", "tokens", "cost", "concurrent"};
+    static const char *const windows[] = {
+        [WINDOW_HOUR] = "-hour", [WINDOW_DAY] = "-day", [WINDOW_MONTH] = "-month"};
+
+    if (l->unit != UNIT_CONCURRENT && l->window.kind == WINDOW_SLIDING)
+        snprintf(l->name, sizeof l->name, "key-%s-%us", units[l->unit], l->window.seconds);
+    else
+        snprintf(l->name, sizeof l->name, "key-%s%s", units[l->unit],
+                 l->unit == UNIT_CONCURRENT ? "" : windows[l->window.kind]);
+}
+
+void record_issued(const struct ledger_key *k, struct record *out)
+{
+    struct put p = record_start(out);
+    size_t n = strnlen(k->name, sizeof k->name);
+
+    put_int(&p, n, 1);
+    put_bytes(&p, k->name, n);
+    put_int(&p, (uint64_t)k->created_s, 8);
+    put_bytes(&p, k->id, sizeof k->id);
+    put_int(&p, k->n_limits, 1);
+    for (unsigned i = 0; i < k->n_limits; i++) {
+        const struct limit *l = &k->limits[i];
+
+        put_int(&p, (uint64_t)l->unit, 1);
+        put_int(&p, l->unit == UNIT_CONCURRENT ? 0 : window_code(l->window), 4);
+        put_int(&p, l->max, 8);
+    }
+    record_end(out, &p);
+}
+
+/* Of a limit only what a key may set is kept: it is always the key's own, and always refuses. */
+static bool get_limit(struct get *g, struct limit *l)
+{
+    uint64_t unit = get_int(g, 1), code = get_int(g, 4);
+
+    memset(l, 0, sizeof *l);
+    l->subject = SUBJECT_KEY;
+    l->max = get_int(g, 8);
+    if (g->bad || unit > UNIT_CONCURRENT || (l->max > AMOUNT_MAX && l->max != LIMIT_UNLIMITED))
+        return false;
+    l->unit = (enum unit)unit;
+    if (l->unit == UNIT_CONCURRENT ? code != 0 : !window_from_code((uint32_t)code, &l->window))
+        return false;
+    name_limit(l);
+    return true;
+}
+
+bool record_issued_read(const struct kv_slice *v, struct ledger_key *out)
+{
+    struct get g = value_start(v);
+    struct ledger_key k;
+    uint64_t n = get_int(&g, 1);
+
+    memset(&k, 0, sizeof k);
+    if (n >= sizeof k.name)
+        return false;
+    get_bytes(&g, k.name, n);
+    k.created_s = (int64_t)get_int(&g, 8);
+    get_bytes(&g, k.id, sizeof k.id);
+    k.n_limits = (unsigned)get_int(&g, 1);
+    if (k.n_limits > KEY_LIMITS_MAX || k.created_s < 0 || !key_name_ok(k.name) ||
+        strlen(k.name) != n)
+        return false;
+    for (unsigned i = 0; i < k.n_limits; i++)
+        if (!get_limit(&g, &k.limits[i]))
+            return false;
+    if (!get_done(&g))
+        return false;
+    *out = k;
+    return true;
+}
+
 #define HOLD_BOOT 1                                            /* behind the version */
 #define HOLD_LIVE (HOLD_BOOT + 16 + 8 + UNITS_SUMMED * 8 + 16) /* the number of places */
 #define HOLD_EACH (1 + SUBJECT_HASH)
@@ -489,6 +634,8 @@ static bool meta_ok(const struct kv_slice *key, const struct kv_slice *v)
     struct schema schema;
     struct state state;
     struct overhead overhead;
+    struct breaker breaker;
+    struct ledger_key issued;
 
     if (key->n < 2)
         return false;
@@ -501,6 +648,10 @@ static bool meta_ok(const struct kv_slice *key, const struct kv_slice *v)
         return record_state_read(v, &state);
     case TAG_OVERHEAD:
         return record_overhead_read(v, &overhead);
+    case TAG_BREAKER:
+        return key->n > 2 && key->n < 2 + LEDGER_MODEL_MAX && record_breaker_read(v, &breaker);
+    case TAG_ISSUED:
+        return key_is_issued(key) && record_issued_read(v, &issued);
     default:
         return false;
     }

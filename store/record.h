@@ -7,7 +7,8 @@
  * Tables are key prefixes. Rows that expire begin, after the table's byte, with the instant at
  * which they do, so that ended ones lie in front.
  *
- *   1 meta          tag, name                        state, schema, zone, model overheads
+ *   1 meta          tag, name                        state, schema, zone; models' overheads
+ *                                                    and breakers; keys by their tokens' hash
  *   2 history       civil day                        one record a day
  *   3 day           end_ms, subject, hash            calendar-day counters (kept `retention`)
  *   4 counter       end_ms, window, subject, hash    all other counters
@@ -47,6 +48,10 @@ void key_table(enum table t, struct row_key *out); /* sorts before every row of 
 void key_schema(struct row_key *out);
 void key_state(struct row_key *out);
 void key_overhead(const char *model, struct row_key *out);
+void key_breaker(const char *model, struct row_key *out);
+void key_issued(const uint8_t hash[KEY_HASH], struct row_key *out);
+void key_issued_all(struct row_key *out); /* sorts before every issued key */
+bool key_is_issued(const struct kv_slice *key);
 void key_history(int64_t day, struct row_key *out);
 void key_counter(struct window w, const struct slot *slot, enum subject s,
                  const uint8_t hash[SUBJECT_HASH], struct row_key *out);
@@ -106,6 +111,24 @@ struct overhead {
 };
 void record_overhead(const struct overhead *o, struct record *out);
 bool record_overhead_read(const struct kv_slice *v, struct overhead *out);
+
+/* A model's breaker (store/breaker.c). Its instants are those of a boot: of another one it is
+ * closed. */
+struct breaker {
+    uint8_t boot_id[16];
+    uint32_t failures;        /* in a row */
+    int64_t open_until_ms;    /* boot time; 0: it has not opened */
+    int64_t pause_ms;         /* for which it opened last */
+    uint64_t probe_id;        /* the reservation that tries whether the model is well again */
+    int64_t probing_until_ms; /* boot time: that one's deadline; 0: none tries */
+};
+void record_breaker(const struct breaker *b, struct record *out);
+bool record_breaker_read(const struct kv_slice *v, struct breaker *out);
+
+/* A key that the owner has issued. Its limits' names are made of unit and window. */
+bool key_name_ok(const char *name); /* letters, digits, '-', '_'; not '-' first */
+void record_issued(const struct ledger_key *k, struct record *out);
+bool record_issued_read(const struct kv_slice *v, struct ledger_key *out);
 
 /* One call under way: what was charged, and to which rows. */
 struct hold {

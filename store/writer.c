@@ -57,6 +57,7 @@ void op_free(struct op *op)
     if (!op || atomic_fetch_sub(&op->holders, 1) > 1)
         return;
     pthread_cond_destroy(&op->finished);
+    free(op->order);
     free(op);
 }
 

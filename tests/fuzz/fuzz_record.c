@@ -61,6 +61,19 @@ static void check_hold(const struct kv_slice *v)
         require(h.row[i].n <= KV_KEY_MAX);
 }
 
+static void check_issued(const struct kv_slice *v)
+{
+    struct ledger_key k;
+
+    if (!record_issued_read(v, &k))
+        return;
+    require(key_name_ok(k.name) && k.n_limits <= KEY_LIMITS_MAX);
+    for (unsigned i = 0; i < k.n_limits; i++)
+        require(k.limits[i].subject == SUBJECT_KEY && k.limits[i].unit <= UNIT_CONCURRENT &&
+                memchr(k.limits[i].name, '\0', sizeof k.limits[i].name) != NULL &&
+                !k.limits[i].dry_run && !k.limits[i].pace);
+}
+
 static void check_key(const struct kv_slice *key)
 {
     unsigned tables = 0;
@@ -69,6 +82,8 @@ static void check_key(const struct kv_slice *key)
     for (enum table t = TABLE_META; t < TABLE_END; t++)
         tables += key_instant(t, key, &at);
     require(tables <= 1);
+    if (key_is_issued(key))
+        require(tables == 0 || key_instant(TABLE_META, key, &at));
     if (key_history_day(key, &day))
         require(((const uint8_t *)key->data)[0] == TABLE_HISTORY);
     if (key_instant(TABLE_COUNTER, key, &at))
@@ -93,6 +108,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     CHECK_WRITTEN(&value, state, record_state, record_state_read);
     CHECK_WRITTEN(&value, history_day, record_history, record_history_read);
     CHECK_WRITTEN(&value, overhead, record_overhead, record_overhead_read);
+    CHECK_WRITTEN(&value, breaker, record_breaker, record_breaker_read);
+    CHECK_WRITTEN(&value, ledger_key, record_issued, record_issued_read);
+    check_issued(&value);
     CHECK_WRITTEN(&value, hold, record_hold, record_hold_read);
     check_hold(&value);
     return 0;
