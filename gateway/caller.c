@@ -9,26 +9,34 @@
 #include <string.h>
 #include <strings.h>
 
-#include "gateway/forwarded.h"
-#include "platform/random.h"
+#include "platform/mac.h"
 
-#define ID_HASH        16   /* bytes of a MAC that are an id */
-#define COOKIE_HEADERS 8    /* browsers send one; of more nobody knows which is meant */
-#define HEADER_NAME    64   /* longest name of a variable looked for */
-#define SECRET_TEXT    4096 /* longest secret looked at: web servers pass 8 KB of headers */
-
-#define TAG_SHARED  0 /* of visitor ids: all of one address that show no cookie */
-#define TAG_VISITOR 1 /* the cookie's */
-
-/* ---- ids ---- */
+#define ACCOUNT_WHOLE_MAX 40 /* longer names are hashed: SUBJECT_ID_MAX is 47 */
+#define ACCOUNT_HASH      16
 
 void caller_address_id(const struct address *a, struct subject_id *out)
 {
     unsigned n = address_subject_bytes(a);
 
-    memset(out, 0, sizeof(*out));
+    memset(out, 0, sizeof *out);
     out->bytes[0] = a->family;
     memcpy(out->bytes + 1, a->bytes, n);
+    out->n = (uint8_t)(1 + n);
+}
+
+void caller_account_id(const struct ledger *l, const char *name, struct subject_id *out)
+{
+    size_t n = strlen(name);
+    bool whole = n <= ACCOUNT_WHOLE_MAX;
+    uint8_t mac[MAC_SIZE];
+
+    memset(out, 0, sizeof *out);
+    out->bytes[0] = whole ? 0 : 1; /* no name equals the hash of another */
+    if (!whole) {
+        ledger_mac(l, "account", name, n, mac);
+        n = ACCOUNT_HASH;
+    }
+    memcpy(out->bytes + 1, whole ? (const void *)name : mac, n);
     out->n = (uint8_t)(1 + n);
 }
 
@@ -39,271 +47,7 @@ void caller_account_id(const struct ledger *l, const char *name, struct subject_
 
     ledger_mac(l, "account", name, strlen(name), mac);
     memset(out, 0, sizeof(*out));
-    memcpy(out->bytes, mac, ID_HASH);
-    out->n = ID_HASH;
-}
-
-static bool is_limited(const struct config *c, enum subject s)
-{
-    for (unsigned i = 0; i < c->n_limits; i++)
-        if (c->limits[i].subject == s)
-            return true;
-    return false;
-}
-
-/* ---- the address ---- */
-
-static bool is_trusted(const struct config *c, const struct address *peer)
-{
-    for (unsigned i = 0; i < c->n_trusted_proxies; i++)
-        if (prefix_has(&c->trusted_proxies[i], peer))
-            return true;
-    return false;
-}
-
-/*
- * A header that is there twice cannot be read: lighttpd gives X_Forwarded_For the name of
- * X-Forwarded-For, so that one that the caller made up can stand beside the proxy's.
- */
-static enum code find_address(const struct exchange *x, const struct config *c,
-                              struct asker *out)
-{
-    static const char *const headers[] = {
-        [PROXY_X_FORWARDED_FOR] = "HTTP_X_FORWARDED_FOR",
-        [PROXY_FORWARDED] = "HTTP_FORWARDED",
-    };
-    const char *text = exchange_param_only(x, "REMOTE_ADDR");
-    struct address peer;
-
-    if (text == NULL || !address_parse(text, strlen(text), &peer))
-        return CODE_NO_ADDRESS;
-    out->trusted = is_trusted(c, &peer);
-    out->proxied = !out->trusted && forwarded_is_private(&peer) &&
-                   (exchange_param(x, "HTTP_X_FORWARDED_FOR") != NULL ||
-                    exchange_param(x, "HTTP_FORWARDED") != NULL);
-    forwarded_find(&peer, exchange_param_only(x, headers[c->proxy_header]),
-                   c->proxy_header == PROXY_FORWARDED ? FORWARDED_RFC7239 : FORWARDED_LIST,
-                   c->trusted_proxies, c->n_trusted_proxies, &out->address);
-    caller_address_id(&out->address, &out->caller.id[SUBJECT_ADDRESS]);
-    return CODE_NONE;
-}
-
-/* ---- bearer tokens ---- */
-
-/* The token of "Bearer token", without the blanks around it; NULL: another scheme, or none. */
-static const char *bearer_token(const char *text, size_t *n)
-{
-    static const char scheme[] = "bearer";
-    const char *at;
-
-    if (text == NULL || strncasecmp(text, scheme, sizeof(scheme) - 1) != 0)
-        return NULL;
-    at = text + sizeof(scheme) - 1;
-    if (*at != ' ' && *at != '\t')
-        return NULL;
-    at += strspn(at, " \t");
-    *n = strlen(at);
-    while (*n > 0 && strchr(" \t", at[*n - 1]) != NULL)
-        --*n;
-    return *n > 0 ? at : NULL;
-}
-
-static bool is_key(const char *token)
-{
-    return token != NULL &&
-           strncmp(token, CALLER_KEY_PREFIX, sizeof(CALLER_KEY_PREFIX) - 1) == 0;
-}
-
-static bool is_well_formed(const char *token, size_t n)
-{
-    static const char digits[] =
-        "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_";
-
-    return n <= CALLER_KEY_MAX && strspn(token, digits) >= n;
-}
-
-/* Of several tokens nobody knows which is meant: none counts, and a key among them is wrong. */
-static enum code find_key(const struct exchange *x, const struct ledger *l, struct caller *out)
-{
-    const char *text, *token = NULL;
-    uint8_t mac[MAC_SIZE];
-    unsigned i, keys = 0;
-    size_t n = 0;
-
-    for (i = 0; (text = exchange_param_at(x, "HTTP_AUTHORIZATION", i)) != NULL; i++) {
-        token = bearer_token(text, &n);
-        keys += is_key(token);
-    }
-    if (keys == 0)
-        return CODE_NONE;
-    if (i > 1 || !is_well_formed(token, n))
-        return CODE_UNAUTHORIZED;
-    ledger_mac(l, "key", token, n, mac);
-    memcpy(out->key_hash, mac, KEY_HASH);
-    out->has_key = true;
-    return CODE_NONE;
-}
-
-/* ---- the owner's bypass ---- */
-
-/* As MACs, so that the time tells nothing of the secret, not even its length. */
-static bool is_secret(const struct ledger *l, const char *secret, const char *text, size_t n)
-{
-    uint8_t a[MAC_SIZE], b[MAC_SIZE];
-    bool equal;
-
-    if (text == NULL || n == 0 || n > SECRET_TEXT)
-        return false;
-    ledger_mac(l, "bypass", secret, strlen(secret), a);
-    ledger_mac(l, "bypass", text, n, b);
-    equal = mac_equal(a, b, sizeof(a));
-    mac_wipe(a, sizeof(a));
-    return equal;
-}
-
-/* "X-Name" as web servers pass it: HTTP_X_NAME. False: too long. */
-static bool variable_of(const char *header, char out[HEADER_NAME])
-{
-    int n = snprintf(out, HEADER_NAME, "HTTP_%s", header);
-
-    for (char *at = out; *at != '\0'; at++) {
-        if (*at == '-')
-            *at = '_';
-        else if (*at >= 'a' && *at <= 'z')
-            *at = (char)(*at - 'a' + 'A');
-    }
-    return n > 0 && n < HEADER_NAME;
-}
-
-/* A wrong secret is simply none, so that nobody learns whether there is one. */
-static bool is_bypass(const struct exchange *x, const struct config *c, const struct ledger *l)
-{
-    char name[HEADER_NAME];
-    const char *text, *token;
-    size_t n = 0;
-
-    if (c->bypass_secret == NULL || c->bypass_secret[0] == '\0')
-        return false;
-    text = variable_of(c->bypass_header, name) ? exchange_param_only(x, name) : NULL;
-    if (text != NULL && is_secret(l, c->bypass_secret, text, strlen(text)))
-        return true;
-    token = bearer_token(exchange_param_only(x, "HTTP_AUTHORIZATION"), &n);
-    return is_secret(l, c->bypass_secret, token, n);
-}
-
-/* ---- the visitor ---- */
-
-static bool read_cookie(const struct exchange *x, const uint8_t key[MAC_SIZE], int64_t today,
-                        struct cookie *out)
-{
-    const char *headers[COOKIE_HEADERS], *value;
-    unsigned n = exchange_param_count(x, "HTTP_COOKIE");
-    char name[COOKIE_NAME_MAX];
-    size_t n_value;
-
-    if (n == 0 || n > COOKIE_HEADERS)
-        return false;
-    for (unsigned i = 0; i < n; i++)
-        headers[i] = exchange_param_at(x, "HTTP_COOKIE", i);
-    cookie_name(key, name);
-    return cookie_find(headers, n, name, &value, &n_value) == 1 &&
-           cookie_read(key, value, n_value, today, out);
-}
-
-static void find_visitor(const struct exchange *x, const struct ledger *l, int64_t today,
-                         struct asker *out)
-{
-    const struct subject_id *address = &out->caller.id[SUBJECT_ADDRESS];
-    struct subject_id *id = &out->caller.id[SUBJECT_VISITOR];
-    uint8_t key[MAC_SIZE];
-
-    if (exchange_param(x, "HTTP_COOKIE") != NULL) {
-        ledger_mac(l, "cookie", "", 0, key);
-        out->cookie_known = read_cookie(x, key, today, &out->cookie);
-        mac_wipe(key, sizeof(key));
-    }
-    out->cookie_due = !out->cookie_known || today - out->cookie.day >= COOKIE_RENEW;
-    id->bytes[0] = out->cookie_known ? TAG_VISITOR : TAG_SHARED;
-    if (out->cookie_known)
-        memcpy(id->bytes + 1, out->cookie.id, COOKIE_ID);
-    else
-        memcpy(id->bytes + 1, address->bytes, address->n);
-    id->n = (uint8_t)(1 + (out->cookie_known ? COOKIE_ID : address->n));
-}
-
-static bool is_https(const struct exchange *x, const struct asker *a)
-{
-    const char *https = exchange_param(x, "HTTPS"),
-               *scheme = exchange_param(x, "REQUEST_SCHEME");
-    const char *proxy = a->trusted ? exchange_param_only(x, "HTTP_X_FORWARDED_PROTO") : NULL;
-
-    return (https != NULL && (strcasecmp(https, "on") == 0 || strcmp(https, "1") == 0)) ||
-           (scheme != NULL && strcasecmp(scheme, "https") == 0) ||
-           (proxy != NULL && strcasecmp(proxy, "https") == 0);
-}
-
-void caller_cookie(const struct exchange *x, const struct config *c, const struct ledger *l,
-                   int64_t today, const struct asker *a, char out[CALLER_COOKIE_MAX])
-{
-    char name[COOKIE_NAME_MAX], value[COOKIE_TEXT_MAX];
-    const char *site = "SameSite=Lax", *secure = is_https(x, a) ? "; Secure" : "";
-    struct cookie cookie = a->cookie;
-    uint8_t key[MAC_SIZE];
-
-    out[0] = '\0';
-    if (!a->cookie_known && random_bytes(cookie.id, sizeof(cookie.id)) != ERROR_NONE)
-        return;
-    cookie.day = today;
-    ledger_mac(l, "cookie", "", 0, key);
-    cookie_name(key, name);
-    cookie_write(key, &cookie, value);
-    mac_wipe(key, sizeof(key));
-    if (c->cookie_cross_site) { /* browsers take None with Secure alone */
-        site = "SameSite=None";
-        secure = "; Secure; Partitioned";
-    }
-    snprintf(out, CALLER_COOKIE_MAX, "%s=%s; Path=/; Max-Age=%d; HttpOnly; %s%s", name, value,
-             COOKIE_DAYS * 86400, site, secure);
-}
-
-/* ---- all of them ---- */
-
-static bool find_account(const struct exchange *x, const struct config *c,
-                         const struct ledger *l, struct caller *out)
-{
-    const char *name = exchange_param_only(x, "REMOTE_USER");
-
-    if (name == NULL || name[0] == '\0')
-        return false;
-    if (is_limited(c, SUBJECT_ACCOUNT))
-        caller_account_id(l, name, &out->id[SUBJECT_ACCOUNT]);
-    return true;
-}
-
-enum code caller_of(const struct exchange *x, const struct config *c, const struct ledger *l,
-                    int64_t today, struct asker *out)
-{
-    struct asker a = {0};
-    enum code code = find_address(x, c, &a);
-    bool account;
-
-    if (code != CODE_NONE)
-        return code;
-    if (is_bypass(x, c, l)) {
-        a.caller.bypass = true;
-        *out = a;
-        return CODE_NONE;
-    }
-    account = find_account(x, c, l, &a.caller);
-    code = find_key(x, l, &a.caller);
-    if (code != CODE_NONE)
-        return code;
-    if ((c->require == REQUIRE_KEY && !a.caller.has_key) ||
-        (c->require == REQUIRE_ACCOUNT && !account))
-        return CODE_UNAUTHORIZED;
-    a.caller.anonymous = !account && !a.caller.has_key;
-    if (is_limited(c, SUBJECT_VISITOR))
-        find_visitor(x, l, today, &a);
-    *out = a;
+    caller_address_id(&address, &out->id[SUBJECT_ADDRESS]);
+    out->anonymous = out->id[SUBJECT_ACCOUNT].n == 0 && out->id[SUBJECT_KEY].n == 0;
     return CODE_NONE;
 }

@@ -47,4 +47,13 @@ void caller_cookie(const struct exchange *x, const struct config *c, const struc
 void caller_address_id(const struct address *a, struct subject_id *out);
 void caller_account_id(const struct ledger *l, const char *name, struct subject_id *out);
 
+/*
+ * What makes a caller one subject: for whoever counts and for whoever forgives. An address is
+ * its family, so that no IPv4 address equals the start of an IPv6 one, and the part that counts
+ * (platform/address.h); an account is its name, or a hash of a long one. A key's is
+ * ledger_key.id.
+ */
+void caller_address_id(const struct address *a, struct subject_id *out);
+void caller_account_id(const struct ledger *l, const char *name, struct subject_id *out);
+
 #endif
