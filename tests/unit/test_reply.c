@@ -226,25 +226,50 @@ static void test_head_has_no_body(void **state)
 /* -- rates -- */
 
 static const struct limit limits[] = {
-    {"visitor-day", SUBJECT_ADDRESS, UNIT_CALLS, {WINDOW_DAY, 0}, 40},
-    {"visitor-burst", SUBJECT_VISITOR, UNIT_CALLS, {WINDOW_SLIDING, 10}, 10},
-    {"site-day", SUBJECT_EVERYONE, UNIT_CALLS, {WINDOW_DAY, 0}, 600},
-    {"anonymous-day", SUBJECT_ANONYMOUS, UNIT_CALLS, {WINDOW_DAY, 0}, 100},
-    {"spend", SUBJECT_ACCOUNT, UNIT_COST, {WINDOW_HOUR, 0}, 2000000000},
-    {"words", SUBJECT_ADDRESS, UNIT_TOKENS, {WINDOW_HOUR, 0}, 5000},
-    {"counted", SUBJECT_ADDRESS, UNIT_CALLS, {WINDOW_HOUR, 0}, LIMIT_UNLIMITED},
-    {"huge", SUBJECT_KEY, UNIT_CALLS, {WINDOW_MONTH, 0}, AMOUNT_MAX},
-    {"beyond", SUBJECT_KEY, UNIT_CALLS, {WINDOW_MONTH, 0}, 1}, /* not of the policy */
+    {.name = "visitor-day", .subject = SUBJECT_ADDRESS, .window = {WINDOW_DAY, 0}, .max = 40},
+    {.name = "visitor-burst",
+     .subject = SUBJECT_VISITOR,
+     .window = {WINDOW_SLIDING, 10},
+     .max = 10},
+    {.name = "site-day", .subject = SUBJECT_EVERYONE, .window = {WINDOW_DAY, 0}, .max = 600},
+    {.name = "anonymous-day",
+     .subject = SUBJECT_ANONYMOUS,
+     .window = {WINDOW_DAY, 0},
+     .max = 100},
+    {.name = "spend",
+     .subject = SUBJECT_ACCOUNT,
+     .unit = UNIT_COST,
+     .window = {WINDOW_HOUR, 0},
+     .max = 2000000000},
+    {.name = "words",
+     .subject = SUBJECT_ADDRESS,
+     .unit = UNIT_TOKENS,
+     .window = {WINDOW_HOUR, 0},
+     .max = 5000},
+    {.name = "counted",
+     .subject = SUBJECT_ADDRESS,
+     .window = {WINDOW_HOUR, 0},
+     .max = LIMIT_UNLIMITED},
+    {.name = "bypass", .subject = SUBJECT_BYPASS, .window = {WINDOW_DAY, 0}, .max = 100},
+    {.name = "huge", .subject = SUBJECT_KEY, .window = {WINDOW_MONTH, 0}, .max = AMOUNT_MAX},
 };
-static const struct policy policy = {.limits = limits, .n_limits = N(limits) - 1};
+enum { DAY, BURST, SITE, ANONYMOUS, SPEND, WORDS, COUNTED, BYPASS, HUGE };
+
+/* One more of the answer's standings. */
+static void stand(struct answer *a, int limit, uint64_t remaining, int64_t wait_ms)
+{
+    unsigned i = a->verdict.n_standings++;
+
+    a->verdict.standings[i] = (struct standing){limits[limit], remaining, 0};
+    a->standing_wait_ms[i] = wait_ms;
+}
 
 static void expect_rates(const struct answer *a, const char *policy_field, const char *rates,
                          const char *limit, const char *remaining, const char *reset)
 {
     struct reply r = fresh();
     struct reply_error e = {.code = CODE_ADDRESS_LIMIT, .wait_ms = 1000};
-    struct reply_rates shown = {&policy, a};
-    assert_true(reply_error(&r, &e, &shown));
+    assert_true(reply_error(&r, &e, a));
     expect_header("rates", "RateLimit-Policy", policy_field);
     expect_header("rates", "RateLimit", rates);
     expect_header("rates", "X-RateLimit-Limit", limit);
@@ -255,11 +280,10 @@ static void expect_rates(const struct answer *a, const char *policy_field, const
 
 static void test_rates(void **state)
 {
-    struct answer a = {
-        .verdict = {.n_standings = 2, .standings = {{0, 12, 0}, {1, 7, 0}}},
-        .standing_wait_ms = {5399001, 9000},
-    };
+    struct answer a = {0};
     (void)state;
+    stand(&a, DAY, 12, 5399001);
+    stand(&a, BURST, 7, 9000);
     expect_rates(&a, "\"visitor-day\";q=40;w=86400, \"visitor-burst\";q=10;w=10",
                  "\"visitor-day\";r=12;t=5400, \"visitor-burst\";r=7;t=9", "10", "7", "9");
     a.verdict.standings[0].remaining = 0;
@@ -276,46 +300,252 @@ static void test_rates(void **state)
 /* Invariant 8: whatever the verdict says, only the caller's own calls limits are told. */
 static void test_nothing_leaks_by_rates(void **state)
 {
-    struct answer a = {
-        .verdict = {
-            .n_standings = 6,
-            .standings = {{2, 1, 0}, {3, 1, 0}, {4, 1, 0}, {5, 1, 0}, {6, 1, 0}, {200, 1, 0}}}};
+    struct answer a = {0};
     (void)state;
+    for (int i = SITE; i <= BYPASS; i++)
+        stand(&a, i, 1, 0);
     expect_rates(&a, NULL, NULL, NULL, NULL, NULL);
-    a.verdict.standings[5].limit = N(limits) - 1;
-    expect_rates(&a, NULL, NULL, NULL, NULL, NULL);
-    a.verdict.standings[3] = (struct standing){7, AMOUNT_MAX, 0};
-    a.standing_wait_ms[3] = -5;
+    stand(&a, HUGE, AMOUNT_MAX, -5);
     expect_rates(&a, "\"huge\";q=999999999999999;w=2678400", "\"huge\";r=999999999999999;t=0",
                  "999999999999999", "999999999999999", "0");
     a.verdict.n_standings = UINT32_MAX; /* must not be believed beyond the array */
-    expect_rates(&a,
-                 "\"huge\";q=999999999999999;w=2678400, \"visitor-day\";q=40;w=86400, "
-                 "\"visitor-day\";q=40;w=86400",
-                 "\"huge\";r=999999999999999;t=0, \"visitor-day\";r=0;t=0, "
-                 "\"visitor-day\";r=0;t=0",
-                 "40", "0", "0");
+    a.verdict.standings[STANDINGS_MAX - 1] = (struct standing){limits[DAY], 3, 0};
+    expect_rates(&a, "\"huge\";q=999999999999999;w=2678400, \"visitor-day\";q=40;w=86400",
+                 "\"huge\";r=999999999999999;t=0, \"visitor-day\";r=3;t=0", "40", "3", "0");
 }
 
 static void test_longest_rates_fit(void **state)
 {
-    static struct limit wide[STANDINGS_MAX];
-    struct policy p = {.limits = wide, .n_limits = STANDINGS_MAX};
     struct answer a = {.verdict = {.n_standings = STANDINGS_MAX}};
-    struct reply_rates rates = {&p, &a};
     struct reply r = fresh();
     (void)state;
     for (unsigned i = 0; i < STANDINGS_MAX; i++) {
-        wide[i] = (struct limit){"0123456789012345678901234567890",
-                                 SUBJECT_KEY,
-                                 UNIT_CALLS,
-                                 {WINDOW_SLIDING, WINDOW_SECONDS_MAX},
-                                 AMOUNT_MAX};
-        a.verdict.standings[i] = (struct standing){(uint8_t)i, AMOUNT_MAX, 0};
+        a.verdict.standings[i].limit =
+            (struct limit){.name = "0123456789012345678901234567890",
+                           .subject = SUBJECT_KEY,
+                           .window = {WINDOW_SLIDING, WINDOW_SECONDS_MAX},
+                           .max = AMOUNT_MAX};
+        a.verdict.standings[i].remaining = AMOUNT_MAX;
         a.standing_wait_ms[i] = INT64_MAX;
     }
-    assert_true(reply_stream_start(&r, &rates));
+    assert_true(reply_stream_start(&r, &a));
     assert_true(strlen(header("RateLimit")) > (size_t)8 * 60);
+}
+
+/* -- status -- */
+
+static struct config offer = {.n_models = 2,
+                              .models = {{.alias = "demo"}, {.alias = "other"}},
+                              .max_message_chars = 4000,
+                              .max_input_chars = 20000,
+                              .max_history = 10};
+#define OFFER                                                                                  \
+    "\"input\":{\"max_message_chars\":4000,\"max_input_chars\":20000,\"max_history\":10},"     \
+    "\"model\":\"demo\",\"models\":[\"demo\",\"other\"]}\n"
+
+static const struct {
+    const char *why;
+    struct reply_error no;
+    enum outcome outcome;
+    uint64_t left; /* of 40, after the call that is not made */
+    int64_t wait_ms;
+    const char *expected;
+} statuses[] = {
+    {"a call that is not made leaves what was there",
+     {0},
+     OUTCOME_ADMITTED,
+     11,
+     5399001,
+     "{\"available\":true,\"code\":null,\"message\":null,\"retry_after\":null,\"limits\":[{"
+     "\"name\":\"visitor-day\",\"remaining\":12,\"max\":40,\"window_s\":86400,\"more_in_s\":"
+     "5400}]," OFFER},
+    {"where nothing has been used nothing comes back",
+     {0},
+     OUTCOME_ADMITTED,
+     39,
+     5399001,
+     "{\"available\":true,\"code\":null,\"message\":null,\"retry_after\":null,\"limits\":[{"
+     "\"name\":\"visitor-day\",\"remaining\":40,\"max\":40,\"window_s\":86400,\"more_in_s\":"
+     "null}]," OFFER},
+    {"the caller's own limit",
+     {.code = CODE_ADDRESS_LIMIT, .wait_ms = 5399001},
+     OUTCOME_REFUSED,
+     0,
+     5399001,
+     "{\"available\":false,\"code\":\"address_limit\",\"message\":\"Everything allowed to your "
+     "network for now has been used. Please come back later.\",\"retry_after\":5400,"
+     "\"limits\":[{\"name\":\"visitor-day\",\"remaining\":0,\"max\":40,\"window_s\":86400,"
+     "\"more_in_s\":5400}]," OFFER},
+    {"a shared limit's wait is rounded up to the minute",
+     {.code = CODE_SITE_LIMIT, .wait_ms = 61000, .minute = true},
+     OUTCOME_REFUSED,
+     3,
+     0,
+     "{\"available\":false,\"code\":\"site_limit\",\"message\":\"This site has used what it "
+     "allows itself for now. Please come back later.\",\"retry_after\":120,\"limits\":[{"
+     "\"name\":\"visitor-day\",\"remaining\":3,\"max\":40,\"window_s\":86400,\"more_in_s\":"
+     "null}]," OFFER},
+    {"what waiting does not help",
+     {.code = CODE_TOO_LONG},
+     OUTCOME_TOO_LONG,
+     3,
+     7000,
+     "{\"available\":false,\"code\":\"too_long\",\"message\":\"The message is too long. Please "
+     "shorten it, or start anew.\",\"retry_after\":null,\"limits\":[{\"name\":\"visitor-day\","
+     "\"remaining\":3,\"max\":40,\"window_s\":86400,\"more_in_s\":7}]," OFFER},
+};
+
+static void test_status(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < N(statuses); i++) {
+        struct reply r = fresh();
+        struct answer a = {.verdict.outcome = statuses[i].outcome};
+
+        stand(&a, SITE, 100, 1000); /* nobody's business */
+        stand(&a, DAY, statuses[i].left, statuses[i].wait_ms);
+        stand(&a, SPEND, 100, 1000);
+        assert_true(reply_status(&r, &offer, &statuses[i].no, &a));
+        assert_int_equal(strncmp(memory.text, "Status: 200 OK\r\n", 16), 0);
+        expect_header(statuses[i].why, "Cache-Control", "no-store");
+        json_decref(body_json());
+        if (strcmp(body(), statuses[i].expected) != 0)
+            fail_msg("%s: %s", statuses[i].why, body());
+    }
+}
+
+/* Where nobody could be asked there is nothing to tell of limits. */
+static void test_status_without_an_answer(void **state)
+{
+    struct reply r = fresh();
+    struct reply_error no = {.code = CODE_METER};
+    (void)state;
+    assert_true(reply_status(&r, &offer, &no, NULL));
+    json_t *v = body_json();
+    assert_int_equal(json_array_size(json_object_get(v, "limits")), 0);
+    assert_int_equal(json_integer_value(json_object_get(v, "retry_after")), 1);
+    json_decref(v);
+}
+
+/* -- pages of other sites -- */
+
+#define PAGE "https://page.example"
+
+/* Each kind of answer, to an allowed page, to one of our own, and where nobody is allowed. */
+static void test_cors(void **state)
+{
+    static const struct access allowed = {.present = true, .origin = PAGE, .varies = true},
+                               own = {.present = true, .varies = true}, nobody = {0};
+    static const struct {
+        const struct access *access;
+        const char *origin, *vary;
+    } rows[] = {{&allowed, PAGE, "Origin"}, {&own, NULL, "Origin"}, {&nobody, NULL, NULL}};
+    struct reply_error e = {.code = CODE_ADDRESS_LIMIT};
+    struct part p = {.finish = FINISH_STOP};
+    (void)state;
+    for (size_t i = 0; i < N(rows); i++) {
+        for (int kind = 0; kind < 6; kind++) {
+            struct reply r = fresh();
+            r.access = rows[i].access;
+            assert_true(kind == 0   ? reply_error(&r, &e, NULL)
+                        : kind == 1 ? reply_completion(&r, &p, NULL)
+                        : kind == 2 ? reply_stream_start(&r, NULL)
+                        : kind == 3 ? reply_models(&r, &offer)
+                        : kind == 4 ? reply_status(&r, &offer, &e, NULL)
+                                    : reply_preflight(&r, "POST", NULL));
+            expect_header("CORS", "Access-Control-Allow-Origin", rows[i].origin);
+            expect_header("CORS", "Vary", rows[i].vary);
+            expect_header("CORS", "Access-Control-Allow-Credentials", NULL);
+            assert_true((header("Access-Control-Expose-Headers") != NULL) ==
+                        (rows[i].origin != NULL));
+        }
+    }
+}
+
+static void test_credentials_only_where_the_cookie_may_cross(void **state)
+{
+    struct access a = {.present = true, .origin = PAGE, .varies = true, .credentials = true};
+    struct reply_error e = {.code = CODE_BUSY};
+    struct reply r = fresh();
+    (void)state;
+    r.access = &a;
+    assert_true(reply_error(&r, &e, NULL));
+    expect_header("listed", "Access-Control-Allow-Credentials", "true");
+    a.origin = NULL;
+    r = fresh();
+    r.access = &a;
+    assert_true(reply_error(&r, &e, NULL));
+    expect_header("our own", "Access-Control-Allow-Credentials", NULL);
+}
+
+/* The rate headers and whatever an SDK looks at can be read by the page's script. */
+static void test_what_a_page_may_read(void **state)
+{
+    static const char *const names[] = {
+        "X-Request-Id",     "Retry-After",      "retry-after-ms",    "x-should-retry",
+        "RateLimit",        "RateLimit-Policy", "X-RateLimit-Limit", "X-RateLimit-Remaining",
+        "X-RateLimit-Reset"};
+    struct access a = {.present = true, .origin = PAGE, .varies = true};
+    struct reply_error e = {.code = CODE_BUSY};
+    struct reply r = fresh();
+    (void)state;
+    r.access = &a;
+    assert_true(reply_error(&r, &e, NULL));
+    for (size_t i = 0; i < N(names); i++)
+        assert_non_null(strstr(header("Access-Control-Expose-Headers"), names[i]));
+}
+
+static void test_preflight(void **state)
+{
+    struct access a = {.present = true, .origin = PAGE, .varies = true};
+    struct reply r = fresh();
+    (void)state;
+    r.access = &a;
+    assert_true(reply_preflight(&r, "POST, OPTIONS", "content-type, x-pennygate-bypass"));
+    assert_int_equal(strncmp(memory.text, "Status: 204 No Content\r\n", 24), 0);
+    expect_header("preflight", "Access-Control-Allow-Methods", "POST, OPTIONS");
+    expect_header("preflight", "Access-Control-Allow-Headers", "content-type");
+    expect_header("preflight", "Access-Control-Max-Age", "600");
+    expect_header("preflight", "Content-Length", NULL); /* of a 204 there is none */
+    assert_string_equal(body(), "");
+    r = fresh();
+    r.access = &a;
+    assert_true(reply_preflight(&r, "POST, OPTIONS", NULL));
+    expect_header("preflight", "Access-Control-Allow-Headers", NULL);
+}
+
+static void test_the_cookie_is_on_what_is_answered_from_then_on(void **state)
+{
+    struct reply_error e = {.code = CODE_UPSTREAM_ERROR};
+    struct reply r = fresh();
+    (void)state;
+    assert_true(reply_error(&r, &e, NULL));
+    expect_header("before", "Set-Cookie", NULL);
+    r = fresh();
+    r.cookie = "a=b; Path=/";
+    assert_true(reply_error(&r, &e, NULL));
+    expect_header("an error after the admission", "Set-Cookie", "a=b; Path=/");
+    r = fresh();
+    r.cookie = "a=b; Path=/";
+    assert_true(reply_stream_start(&r, NULL));
+    expect_header("a stream", "Set-Cookie", "a=b; Path=/");
+}
+
+static void test_who_could_show_a_key_is_told_so(void **state)
+{
+    struct reply_error e = {.code = CODE_UNAUTHORIZED, .bearer = true};
+    struct reply r = fresh();
+    (void)state;
+    assert_true(reply_error(&r, &e, NULL));
+    expect_header("a key", "WWW-Authenticate", "Bearer");
+    e.bearer = false;
+    r = fresh();
+    assert_true(reply_error(&r, &e, NULL));
+    expect_header("an account", "WWW-Authenticate", NULL);
+    e = (struct reply_error){.code = CODE_NO_ADDRESS, .bearer = true};
+    r = fresh();
+    assert_true(reply_error(&r, &e, NULL));
+    expect_header("another reason", "WWW-Authenticate", NULL);
 }
 
 /* -- answers -- */
@@ -418,12 +648,11 @@ static void test_models(void **state)
 /* F33, F34: what keeps web servers from buffering and compressing. */
 static void test_f33_f34_stream_headers(void **state)
 {
-    struct answer a = {.verdict = {.n_standings = 1, .standings = {{0, 12, 0}}},
-                       .standing_wait_ms = {5400000}};
-    struct reply_rates rates = {&policy, &a};
+    struct answer a = {0};
     struct reply r = fresh();
     (void)state;
-    assert_true(reply_stream_start(&r, &rates));
+    stand(&a, DAY, 12, 5400000);
+    assert_true(reply_stream_start(&r, &a));
     assert_int_equal(strncmp(memory.text, "Status: 200 OK\r\n", 16), 0);
     expect_header("stream", "Content-Type", "text/event-stream; charset=utf-8");
     expect_header("stream", "Cache-Control", "no-cache, no-transform");
@@ -524,6 +753,14 @@ int main(void)
         cmocka_unit_test(test_rates),
         cmocka_unit_test(test_nothing_leaks_by_rates),
         cmocka_unit_test(test_longest_rates_fit),
+        cmocka_unit_test(test_status),
+        cmocka_unit_test(test_status_without_an_answer),
+        cmocka_unit_test(test_cors),
+        cmocka_unit_test(test_credentials_only_where_the_cookie_may_cross),
+        cmocka_unit_test(test_what_a_page_may_read),
+        cmocka_unit_test(test_preflight),
+        cmocka_unit_test(test_the_cookie_is_on_what_is_answered_from_then_on),
+        cmocka_unit_test(test_who_could_show_a_key_is_told_so),
         cmocka_unit_test(test_completion),
         cmocka_unit_test(test_f27_nothing_visible),
         cmocka_unit_test(test_long_answer),

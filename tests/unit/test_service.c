@@ -309,7 +309,7 @@ static const struct {
 } turned_away[] = {
     {"F10 another path comes before all else", "REQUEST_METHOD=PUT", "SCRIPT_NAME=//v1/models",
      "X=", NULL, NULL, "", "\"not_found\""},
-    {"F10 another method", "REQUEST_METHOD=GET", NULL, NULL, NULL, NULL, "", "Allow: POST\r\n"},
+    {"F10 another method", "REQUEST_METHOD=GET", NULL, NULL, NULL, NULL, "", "Allow: POST, OPTIONS\r\n"},
     {"F52 a form", NULL, NULL, "CONTENT_TYPE=text/plain", NULL, NULL, PLAIN,
      "Status: 415 Unsupported"},
     {"no type", NULL, NULL, "X=", NULL, NULL, PLAIN, "\"unsupported_media_type\""},
