@@ -1,7 +1,7 @@
 /*
  * check: everything the configuration says, in words, what it can cost, what is wrong with it,
  * and how the store is. One screen of 80 columns; the exit status is for scripts. Keys, secrets
- * and prompts are named by their files and never shown.
+ * and prompts are named by their files and never shown, nor is the path of the alerts' url.
  */
 #include <grp.h>
 #include <inttypes.h>
@@ -60,27 +60,47 @@ static void fault(void *arg, const char *line)
     wrapped("FAULT", "%s", line);
 }
 
+static void note(void *unused, const char *line)
+{
+    (void)unused;
+    wrapped("note", "%s", line);
+}
+
 /* ---- options ---- */
 
-/* Writes words separated by two blanks, in lines that do not pass the last column. */
-static void flow(size_t *column, const char *key, const char *value)
+/* Writes words separated by blanks, in lines that do not pass the last column. */
+static void flow(size_t *column, size_t blanks, const char *key, const char *value,
+                 const char *end)
 {
-    size_t n = strlen(key) + strlen(value) + 3;
+    size_t n = strlen(key) + strlen(value) + strlen(end);
 
-    if (*column > INDENT && *column + 2 + n > COLUMNS) {
+    if (*column > INDENT && *column + blanks + n > COLUMNS) {
         printf("\n%*s", INDENT, "");
         *column = INDENT;
     } else if (*column > INDENT) {
-        printf("  ");
-        *column += 2;
+        printf("%*s", (int)blanks, "");
+        *column += blanks;
     }
-    printf("%s = %s", key, value);
+    printf("%s%s%s", key, value, end);
     *column += n;
+}
+
+static void show_option(const struct option *o, const void *base, size_t *column)
+{
+    unsigned entries = config_option_lists(o) ? config_value_entries(o, base) : 0;
+    char key[64], value[CONFIG_VALUE_MAX];
+
+    snprintf(key, sizeof key, "%s = %s", o->key, entries > 0 ? "{" : "");
+    for (unsigned i = 0; i < entries; i++)
+        flow(column, i == 0 ? 2 : 1, i == 0 ? key : "", config_value_entry(o, base, i, value),
+             i + 1 < entries ? "," : "}");
+    if (entries == 0 && config_value_text(o, base, value)[0] != '\0')
+        flow(column, 2, key, value, "");
 }
 
 static void show_section(enum config_section section, const char *title, const void *base)
 {
-    char head[LEDGER_MODEL_MAX + 16], value[CONFIG_VALUE_MAX];
+    char head[LEDGER_MODEL_MAX + 16];
     size_t column = INDENT;
 
     snprintf(head, sizeof head, "%s%s%s", config_section_names[section], title[0] ? " " : "",
@@ -91,10 +111,30 @@ static void show_section(enum config_section section, const char *title, const v
     for (unsigned i = 0; i < config_options_n; i++) {
         const struct option *o = &config_options[i];
 
-        if (o->section == section && config_value_text(o, base, value)[0] != '\0')
-            flow(&column, o->key, value);
+        if (o->section == section)
+            show_option(o, base, &column);
     }
     printf("\n");
+}
+
+/* What a section does not do as long as something is missing from it; NULL: it does it. */
+static const char *why_off(const struct config *c, enum config_section s)
+{
+    if (s == SECTION_BYPASS && c->bypass_secret == NULL)
+        return "off, without a secret";
+    if (s == SECTION_ALERTS && c->alert_url == NULL)
+        return "off, without a url";
+    if (s == SECTION_TRANSCRIPTS && !c->transcripts)
+        return "off, without keep = yes";
+    return NULL;
+}
+
+static void show_untitled(const struct config *c, enum config_section s)
+{
+    if (why_off(c, s) != NULL)
+        wrapped(config_section_names[s], "%s", why_off(c, s));
+    else
+        show_section(s, "", c);
 }
 
 /* ---- limits in words ---- */
@@ -102,7 +142,8 @@ static void show_section(enum config_section section, const char *title, const v
 static const char *const whose[SUBJECTS] = {
     [SUBJECT_ADDRESS] = "each address",         [SUBJECT_VISITOR] = "each visitor",
     [SUBJECT_ACCOUNT] = "each account",         [SUBJECT_KEY] = "each key",
-    [SUBJECT_ANONYMOUS] = "anonymous together", [SUBJECT_EVERYONE] = "everyone together"};
+    [SUBJECT_ANONYMOUS] = "anonymous together", [SUBJECT_EVERYONE] = "everyone together",
+    [SUBJECT_BYPASS] = "with the secret"};
 
 static void how_much(const struct limit *l, char out[64])
 {
@@ -135,12 +176,18 @@ static void show_limits(const struct config *c)
 {
     for (unsigned i = 0; i < c->n_limits; i++) {
         const struct limit *l = &c->limits[i];
-        char much[64], when[64];
+        char much[64], when[64], window[CONFIG_VALUE_MAX];
 
         how_much(l, much);
         how_long(c, l, when);
         printf("%-*s%-17s %-16s %-15s %s\n", INDENT, i == 0 ? "limits" : "", l->name, much,
                when, whose[l->subject]);
+        if (l->pace)
+            printf("%*s%-17s released evenly over the %s\n", INDENT, "", "",
+                   config_value_text(config_option(SECTION_LIMIT, "window"), l, window));
+        if (l->dry_run)
+            printf("%*s%-17s a dry-run: counts what it would refuse, and refuses nothing\n",
+                   INDENT, "", "");
     }
 }
 
@@ -148,7 +195,7 @@ static void show_limits(const struct config *c)
 
 static void show_costs(const struct config *c)
 {
-    uint64_t day = config_day_nano(c);
+    uint64_t day = config_day_nano(c), bypass = config_bypass_day_nano(c);
     char text[PRICE_TEXT_MAX], less[PRICE_TEXT_MAX], cost[2 * PRICE_TEXT_MAX + 8];
 
     for (unsigned i = 0; i < c->n_models; i++) {
@@ -169,44 +216,60 @@ static void show_costs(const struct config *c)
                 price_format(day, text));
     else
         wrapped("", "no limit tells what a day can cost");
-}
-
-/* ---- notes: right, but perhaps not meant ---- */
-
-static bool is_local(const char *url)
-{
-    return strncmp(url, "http://127.", 11) == 0 || strncmp(url, "http://[::1]", 12) == 0 ||
-           strncmp(url, "http://localhost", 16) == 0;
-}
-
-static void show_notes(const struct config *c)
-{
-    for (unsigned i = 0; i < c->n_limits; i++) {
-        if (c->limits[i].max == 0)
-            wrapped("note", "limit %s admits nothing", c->limits[i].name);
-    }
-    for (unsigned i = 0; i < c->n_models; i++) {
-        const struct config_model *m = &c->models[i];
-
-        if (m->key_file != NULL && strncmp(m->url, "http://", 7) == 0 && !is_local(m->url))
-            wrapped("note", "model %s: its key is sent over plain http", m->alias);
-    }
-    if (c->max_message_chars > c->max_input_chars)
-        wrapped("note", "max-message-chars is above max-input-chars, which also holds for the "
-                        "newest message");
+    if (bypass == UINT64_MAX)
+        wrapped("", "no limit tells what calls with the bypass secret can cost");
+    else if (bypass > 0)
+        wrapped("", "at most %s more a day by calls with the bypass secret",
+                price_format(bypass, text));
 }
 
 /* ---- the store ---- */
 
-static void show_overheads(const struct config *c, struct ledger *l)
+static void show_learnt(const struct config *c, struct ledger *l)
 {
+    char wait[CONFIG_VALUE_MAX];
+
     for (unsigned i = 0; i < c->n_models; i++) {
+        const char *alias = c->models[i].alias;
         struct ledger_model m;
 
-        if (ledger_model(l, c->models[i].alias, &m) == ERROR_NONE && m.overhead > 0)
-            printf("%*smodel %s: %" PRIu64 " further input tokens a call were learnt\n", INDENT,
-                   "", c->models[i].alias, m.overhead);
+        if (ledger_model(l, alias, &m) != ERROR_NONE)
+            continue;
+        if (m.overhead > 0)
+            wrapped("", "model %s: %" PRIu64 " further input tokens a call were learnt", alias,
+                    m.overhead);
+        if (m.breaker_wait_ms > 0)
+            wrapped(
+                "",
+                "model %s: its API fails or refuses us; it is left alone for %s more (see "
+                "pennygate forgive)",
+                alias,
+                config_value_duration((uint64_t)(m.breaker_wait_ms + 999) / 1000 * 1000, wait));
+        else if (m.failures > 0)
+            wrapped("", "model %s: its API failed %u time%s in a row; at %u it is left alone",
+                    alias, m.failures, m.failures == 1 ? "" : "s", c->models[i].breaker_after);
     }
+}
+
+static void sum_proxied(void *arg, const struct history_day *d)
+{
+    uint64_t *sum = arg;
+
+    *sum += d->figures[FIGURE_PROXIED];
+}
+
+/* Behind a proxy that is not trusted all visitors share its address, and so one's quota. */
+static void show_proxied(const struct policy *p, struct ledger *l, int64_t today)
+{
+    uint64_t n = 0;
+
+    if (ledger_history(l, p, today, sum_proxied, &n) == ERROR_NONE && n > 0)
+        wrapped("note",
+                "%" PRIu64
+                " request%s of today came from a private address and said to be made "
+                "for another: if a proxy of yours stands before the web server, all visitors "
+                "share its address; write it into site { trusted-proxies = { ... } }",
+                n, n == 1 ? "" : "s");
 }
 
 static enum error show_state(const struct config *c, struct ledger *l)
@@ -226,7 +289,8 @@ static enum error show_state(const struct config *c, struct ledger *l)
     if (s.store_ms > s.clock_ms + 1000)
         printf("%*sits time is %s ahead of the clock (see pennygate clock)\n", INDENT, "",
                config_value_duration((uint64_t)(s.store_ms - s.clock_ms) / 1000 * 1000, text));
-    show_overheads(c, l);
+    show_learnt(c, l);
+    show_proxied(&p, l, s.today);
     return ERROR_NONE;
 }
 
@@ -293,13 +357,13 @@ int cli_check(struct cli *cli)
         if (s == SECTION_LIMIT)
             show_limits(c);
         else if (!config_section_titled(s))
-            show_section(s, "", c);
+            show_untitled(c, s);
         for (unsigned i = 0; s == SECTION_MODEL && i < c->n_models; i++)
             show_section(s, c->models[i].alias, &c->models[i]);
     }
     show_costs(c);
     check_store(&k);
-    show_notes(c);
+    config_warnings(c, note, NULL);
     config_faults(c, fault, &k);
     check_group(&k);
     printf("\n%u fault%s%s\n", k.faults, k.faults == 1 ? "" : "s",

@@ -151,17 +151,23 @@ void config_server_defaults(struct config *c);
 void config_smallest(const struct config_model *m, struct amounts *out);
 void config_largest(const struct config *c, const struct config_model *m, struct amounts *out);
 
-/* The most that a day can cost by the limits for everyone; UINT64_MAX if nothing bounds it or a
- * price is unknown. */
+/* The most that a day can cost by the limits for everyone, and what the owner's own calls can
+ * cost besides (0: none are possible); UINT64_MAX if nothing bounds it or a price is unknown. */
 uint64_t config_day_nano(const struct config *c);
+uint64_t config_bypass_day_nano(const struct config *c);
 
 /*
  * What `check` and start-up demand beyond the syntax: an enforcing `everyone` limit over a day
  * or month (or site-ceiling = none), prices where a cost limit exists, the smallest request of
- * each model fitting every limit, keys not world-readable, certificates that are there. The
- * number of faults; each as a line through `tell`. A gateway with a fault answers 503.
+ * each model fitting every limit, secrets that nobody else can read or guess, certificates that
+ * are there. The number of faults; each as a line through `tell`. A gateway with a fault answers
+ * 503.
  */
 unsigned config_faults(const struct config *c, void (*tell)(void *arg, const char *line),
                        void *arg);
+
+/* What is right, but perhaps not meant. Only `check` tells it; the gateway works. */
+unsigned config_warnings(const struct config *c, void (*tell)(void *arg, const char *line),
+                         void *arg);
 
 #endif

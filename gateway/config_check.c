@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "gateway/config.h"
+#include "gateway/config_options.h"
 #include "gateway/config_value.h"
 
 #define LINE_MAX_BYTES 256
@@ -19,16 +20,16 @@
  * model costs ten times that. */
 #define PRICE_MIN_NANO 1000000U
 
-struct faults {
+struct findings {
     void (*tell)(void *arg, const char *line);
     void *arg;
     unsigned n;
 };
 
-static void fault(struct faults *f, const char *format, ...)
+static void find(struct findings *f, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 
-static void fault(struct faults *f, const char *format, ...)
+static void find(struct findings *f, const char *format, ...)
 {
     char line[LINE_MAX_BYTES];
     va_list args;
@@ -122,26 +123,54 @@ static uint64_t window_nano(const struct config *c, const struct limit *l)
 
 static bool enforces(const struct limit *l)
 {
-    return l->subject == SUBJECT_EVERYONE && l->unit != UNIT_CONCURRENT &&
-           l->max != LIMIT_UNLIMITED;
+    return l->max != LIMIT_UNLIMITED && !l->dry_run;
+}
+
+/* Whether it bounds what all callers together can spend. */
+static bool bounds_site(const struct limit *l)
+{
+    return l->subject == SUBJECT_EVERYONE && l->unit != UNIT_CONCURRENT && enforces(l);
+}
+
+/* What a day can cost by one limit; AMOUNT_MAX or more: it does not bound it. */
+static uint64_t limit_day_nano(const struct config *c, const struct limit *l)
+{
+    uint64_t seconds = window_seconds(l->window);
+
+    return times(window_nano(c, l), (DAY_SECONDS + seconds - 1) / seconds);
+}
+
+static bool is_priced(const struct config *c)
+{
+    for (unsigned i = 0; i < c->n_models; i++) {
+        if (!c->models[i].price.known)
+            return false;
+    }
+    return true;
+}
+
+uint64_t config_bypass_day_nano(const struct config *c)
+{
+    uint64_t nano;
+
+    if (c->bypass_secret == NULL || c->bypass.max == 0)
+        return 0;
+    if (!is_priced(c) || !enforces(&c->bypass))
+        return UINT64_MAX;
+    nano = limit_day_nano(c, &c->bypass);
+    return nano < AMOUNT_MAX ? nano : UINT64_MAX;
 }
 
 uint64_t config_day_nano(const struct config *c)
 {
     uint64_t least = UINT64_MAX;
 
-    for (unsigned i = 0; i < c->n_models; i++) {
-        if (!c->models[i].price.known)
-            return UINT64_MAX;
-    }
+    if (!is_priced(c))
+        return UINT64_MAX;
     for (unsigned i = 0; i < c->n_limits; i++) {
-        const struct limit *l = &c->limits[i];
-        uint64_t seconds, nano;
+        uint64_t nano =
+            bounds_site(&c->limits[i]) ? limit_day_nano(c, &c->limits[i]) : UINT64_MAX;
 
-        if (!enforces(l))
-            continue;
-        seconds = window_seconds(l->window);
-        nano = times(window_nano(c, l), (DAY_SECONDS + seconds - 1) / seconds);
         if (nano < AMOUNT_MAX && nano < least)
             least = nano;
     }
@@ -150,17 +179,30 @@ uint64_t config_day_nano(const struct config *c)
 
 /* ---- faults ---- */
 
-static void check_ceiling(const struct config *c, struct faults *f)
+static void check_ceiling(const struct config *c, struct findings *f)
 {
+    const struct limit *dry = NULL;
+
     if (c->site_ceiling_none)
         return;
     for (unsigned i = 0; i < c->n_limits; i++) {
-        const struct limit *l = &c->limits[i];
+        struct limit l = c->limits[i];
+        bool only_dry = l.dry_run;
 
-        if (enforces(l) && window_seconds(l->window) >= DAY_SECONDS)
+        l.dry_run = false;
+        if (!bounds_site(&l) || window_seconds(l.window) < DAY_SECONDS)
+            continue;
+        if (!only_dry)
             return;
+        dry = &c->limits[i];
     }
-    fault(f, "no limit for everyone over a day or more: write one, or site-ceiling = none");
+    if (dry != NULL)
+        find(f,
+             "limit %s for everyone is a dry-run and refuses nothing, and there is no other: "
+             "write one, or site-ceiling = none",
+             dry->name);
+    else
+        find(f, "no limit for everyone over a day or more: write one, or site-ceiling = none");
 }
 
 static bool has_cost_limit(const struct config *c)
@@ -172,7 +214,8 @@ static bool has_cost_limit(const struct config *c)
     return false;
 }
 
-static void check_prices(const struct config *c, const struct config_model *m, struct faults *f)
+static void check_prices(const struct config *c, const struct config_model *m,
+                         struct findings *f)
 {
     const struct price *p = &m->price;
     const struct {
@@ -184,18 +227,18 @@ static void check_prices(const struct config *c, const struct config_model *m, s
                   {"price-output", p->output_nano}};
 
     if (!p->known && has_cost_limit(c))
-        fault(f,
-              "model %s: a limit counts cost, but price-input or price-output is missing "
-              "(0 if it is free)",
-              m->alias);
+        find(f,
+             "model %s: a limit counts cost, but price-input or price-output is missing "
+             "(0 if it is free)",
+             m->alias);
     else if (!p->known && (p->input_nano > 0 || p->output_nano > 0))
-        fault(f, "model %s: one of price-input and price-output is missing", m->alias);
+        find(f, "model %s: one of price-input and price-output is missing", m->alias);
     for (unsigned i = 0; i < sizeof prices / sizeof prices[0]; i++) {
         char text[PRICE_TEXT_MAX];
 
         if (prices[i].nano > 0 && prices[i].nano < PRICE_MIN_NANO) {
-            fault(f, "model %s: %s is %s per million tokens: was it meant per token?", m->alias,
-                  prices[i].key, price_format(prices[i].nano, text));
+            find(f, "model %s: %s is %s per million tokens: was it meant per token?", m->alias,
+                 prices[i].key, price_format(prices[i].nano, text));
             break;
         }
     }
@@ -203,7 +246,7 @@ static void check_prices(const struct config *c, const struct config_model *m, s
 
 /* A limit of 0 says that nothing is admitted; for tokens and cost below the smallest request
  * it is a mistake, since every caller would hear that even one letter is too long. */
-static void check_fit(const struct config *c, const struct config_model *m, struct faults *f)
+static void check_fit(const struct config *c, const struct config_model *m, struct findings *f)
 {
     struct amounts least;
 
@@ -212,16 +255,17 @@ static void check_fit(const struct config *c, const struct config_model *m, stru
         const struct limit *l = &c->limits[i];
         char needs[CONFIG_VALUE_MAX], max[CONFIG_VALUE_MAX];
 
-        if ((l->unit != UNIT_TOKENS && l->unit != UNIT_COST) || least.of[l->unit] <= l->max)
+        if ((l->unit != UNIT_TOKENS && l->unit != UNIT_COST) || l->dry_run ||
+            least.of[l->unit] <= l->max)
             continue;
-        fault(f, "limit %s: the smallest request to model %s reserves %s, the max is %s",
-              l->name, m->alias, config_value_amount(l->unit, least.of[l->unit], needs),
-              config_value_amount(l->unit, l->max, max));
+        find(f, "limit %s: the smallest request to model %s reserves %s, the max is %s",
+             l->name, m->alias, config_value_amount(l->unit, least.of[l->unit], needs),
+             config_value_amount(l->unit, l->max, max));
     }
 }
 
 static void check_largest(const struct config *c, const struct config_model *m,
-                          struct faults *f)
+                          struct findings *f)
 {
     const struct price *p = &m->price;
     size_t prompt = m->system_prompt != NULL ? strlen(m->system_prompt) : 0;
@@ -230,10 +274,10 @@ static void check_largest(const struct config *c, const struct config_model *m,
                       (uint64_t)p->overhead_per_message * (c->max_history + 1);
 
     if (tokens > PRICE_TOKENS_MAX)
-        fault(f,
-              "model %s: the largest request could have %" PRIu64 " tokens, at most %llu are "
-              "allowed for: lower request { max-input-chars }",
-              m->alias, tokens, PRICE_TOKENS_MAX);
+        find(f,
+             "model %s: the largest request could have %" PRIu64 " tokens, at most %llu are "
+             "allowed for: lower request { max-input-chars }",
+             m->alias, tokens, PRICE_TOKENS_MAX);
 }
 
 static bool is_readable_file(const char *path)
@@ -244,29 +288,53 @@ static bool is_readable_file(const char *path)
 }
 
 /* What would fail with each call. */
-static void check_call(const struct config_model *m, struct faults *f)
+static void check_call(const struct config_model *m, struct findings *f)
 {
     static const char appended[] = "/chat/completions";
     size_t n = strlen(m->url), k = sizeof appended - 1;
 
     if (m->key_loose)
-        fault(f, "model %s: others can read key-file %.100s: chmod 640 or 600", m->alias,
-              m->key_file);
+        find(f, "model %s: others can read key-file %.100s: chmod 640 or 600", m->alias,
+             m->key_file);
     if (n >= k && strcmp(m->url + n - k, appended) == 0)
-        fault(f, "model %s: url ends in %s, which is appended: leave it out", m->alias,
-              appended);
+        find(f, "model %s: url ends in %s, which is appended: leave it out", m->alias,
+             appended);
     if (m->ca_file != NULL && !is_readable_file(m->ca_file))
-        fault(f, "model %s: ca-file %.100s: no file that can be read", m->alias, m->ca_file);
+        find(f, "model %s: ca-file %.100s: no file that can be read", m->alias, m->ca_file);
+}
+
+static void check_site(const struct config *c, struct findings *f)
+{
+    if (c->cookie_cross_site && c->n_allowed_origins == 0)
+        find(f, "cookie-cross-site = yes, but allowed-origins names no page that may ask from "
+                "another site");
+}
+
+static void check_secrets(const struct config *c, struct findings *f)
+{
+    if (c->bypass_loose)
+        find(f, "bypass: others can read secret-file %.100s: chmod 640 or 600",
+             c->bypass_secret_file);
+    if (c->bypass_secret != NULL && strlen(c->bypass_secret) < CONFIG_SECRET_MIN)
+        find(f,
+             "bypass: the secret is shorter than %d characters: openssl rand -hex 16 makes "
+             "one",
+             CONFIG_SECRET_MIN);
+    if (c->alert_token_loose)
+        find(f, "alerts: others can read token-file %.100s: chmod 640 or 600",
+             c->alert_token_file);
 }
 
 unsigned config_faults(const struct config *c, void (*tell)(void *arg, const char *line),
                        void *arg)
 {
-    struct faults f = {.tell = tell, .arg = arg};
+    struct findings f = {.tell = tell, .arg = arg};
 
     if (c->n_models == 0)
-        fault(&f, "no model: write a section model NAME { url = ... model = ... }");
+        find(&f, "no model: write a section model NAME { url = ... model = ... }");
     check_ceiling(c, &f);
+    check_site(c, &f);
+    check_secrets(c, &f);
     for (unsigned i = 0; i < c->n_models; i++) {
         const struct config_model *m = &c->models[i];
 
@@ -275,5 +343,116 @@ unsigned config_faults(const struct config *c, void (*tell)(void *arg, const cha
         check_largest(c, m, &f);
         check_call(m, &f);
     }
+    return f.n;
+}
+
+/* ---- warnings ---- */
+
+static void warn_limits(const struct config *c, struct findings *f)
+{
+    struct amounts least;
+
+    for (unsigned i = 0; i < c->n_limits; i++) {
+        const struct limit *l = &c->limits[i];
+
+        if (l->max == 0 && !l->dry_run)
+            find(f, "limit %s admits nothing", l->name);
+        if (l->max == 0 || !l->dry_run || (l->unit != UNIT_TOKENS && l->unit != UNIT_COST))
+            continue;
+        for (unsigned k = 0; k < c->n_models; k++) {
+            config_smallest(&c->models[k], &least);
+            if (least.of[l->unit] > l->max)
+                find(f, "limit %s would refuse every request to model %s", l->name,
+                     c->models[k].alias);
+        }
+    }
+}
+
+/* The subjects that all who are admitted have, each their own. */
+static uint32_t own_subjects(const struct config *c)
+{
+    static const uint32_t shown[] = {[REQUIRE_NONE] = 0,
+                                     [REQUIRE_KEY] = 1U << SUBJECT_KEY,
+                                     [REQUIRE_ACCOUNT] = 1U << SUBJECT_ACCOUNT};
+
+    return 1U << SUBJECT_ADDRESS | 1U << SUBJECT_VISITOR | shown[c->require];
+}
+
+static void warn_no_own_limit(const struct config *c, struct findings *f)
+{
+    for (unsigned i = 0; i < c->n_limits; i++) {
+        const struct limit *l = &c->limits[i];
+
+        if (enforces(l) && l->unit != UNIT_CONCURRENT &&
+            (own_subjects(c) >> l->subject & 1) != 0)
+            return;
+    }
+    find(f, "no limit per address or visitor: one caller alone can spend what is for everyone");
+}
+
+/* A prefix that holds more than a provider's own network. The largest private one of IPv4 is a
+ * /8; of IPv6 fc00::/7. */
+static bool is_too_wide(const struct prefix *p)
+{
+    struct address a = {.family = p->family};
+
+    memcpy(a.bytes, p->bytes, sizeof a.bytes);
+    if (p->family == 4)
+        return p->bits < 8;
+    return p->bits < 16 && !(p->bits >= 7 && forwarded_is_private(&a));
+}
+
+static void warn_proxies(const struct config *c, struct findings *f)
+{
+    const struct option *o = config_option(SECTION_SITE, "trusted-proxies");
+    char text[CONFIG_VALUE_MAX];
+
+    for (unsigned i = 0; i < c->n_trusted_proxies; i++) {
+        if (is_too_wide(&c->trusted_proxies[i]))
+            find(f,
+                 "trusted-proxies has %.60s: anybody there can choose the address by which "
+                 "they are counted",
+                 config_value_entry(o, c, i, text));
+    }
+    if (c->n_trusted_proxies == 0 && c->proxy_header != PROXY_X_FORWARDED_FOR)
+        find(f, "proxy-header is read from trusted-proxies alone, and there are none");
+}
+
+static bool is_plain(const char *url)
+{
+    return strncmp(url, "http://", 7) == 0 && strncmp(url, "http://127.", 11) != 0 &&
+           strncmp(url, "http://[::1]", 12) != 0 && strncmp(url, "http://localhost", 16) != 0;
+}
+
+static void warn_alerts(const struct config *c, struct findings *f)
+{
+    if (c->alert_url == NULL) {
+        if (c->alert_token_file != NULL || c->alert_ca_file != NULL)
+            find(f, "alerts: without a url there are none");
+        return;
+    }
+    if (is_plain(c->alert_url))
+        find(f, "alerts: what is posted, and the url's own secrets, go over plain http");
+    if (c->alert_ca_file != NULL && !is_readable_file(c->alert_ca_file))
+        find(f, "alerts: ca-file %.100s: no file that can be read: none will arrive",
+             c->alert_ca_file);
+}
+
+unsigned config_warnings(const struct config *c, void (*tell)(void *arg, const char *line),
+                         void *arg)
+{
+    struct findings f = {.tell = tell, .arg = arg};
+
+    warn_limits(c, &f);
+    warn_no_own_limit(c, &f);
+    warn_proxies(c, &f);
+    for (unsigned i = 0; i < c->n_models; i++) {
+        if (c->models[i].key_file != NULL && is_plain(c->models[i].url))
+            find(&f, "model %s: its key is sent over plain http", c->models[i].alias);
+    }
+    if (c->max_message_chars > c->max_input_chars)
+        find(&f, "max-message-chars is above max-input-chars, which also holds for the newest "
+                 "message");
+    warn_alerts(c, &f);
     return f.n;
 }
