@@ -259,6 +259,8 @@ class Model:
 
 
 def option_text(value):
+    if isinstance(value, (list, tuple)):
+        return "{ " + ", ".join(map(option_text, value)) + " }"
     return str(value) if isinstance(value, int) else "'" + str(value) + "'"
 
 
@@ -311,6 +313,7 @@ class Site:
         self.server = {"socket": self.socket, "socket-group": GROUP, **(server or {})}
         self.request = request or {}
         self.log = log or {"target": "stderr", "level": "info"}
+        self.sections = {"bypass": {}, "alerts": {}, "transcripts": {}}
         self.env = {}
         self.servers = []
         self.write()
@@ -327,6 +330,7 @@ class Site:
             *(section(f"model {name}", {**self.demo, **more}) for name, more in self.models.items()),
             section("request", self.request),
             *(section(f"limit {name}", options) for name, options in self.limits.items() if options),
+            *(section(name, options) for name, options in self.sections.items() if options),
             section("server", self.server), section("log", self.log)])
 
     def write(self, text=None):
