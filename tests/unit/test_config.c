@@ -379,12 +379,82 @@ static void test_refused_values(void **state)
         {"a factor above four", "model", "input-factor = 4.001", "out of range"},
         {"a factor of four decimals", "model", "input-factor = 1.0001", "is not a factor"},
         {"a factor without decimals", "model", "input-factor = '1.'", "is not a factor"},
+        {"F7: a breaker that opens without a failure", "model", "breaker-after = 0",
+         "out of range: 1 to 100"},
+        {"a breaker that never opens", "model", "breaker-after = 101",
+         "out of range: 1 to 100"},
+        {"a pause of nothing", "model", "breaker-pause = 0s", "out of range: 1s to 1h"},
+        {"a pause above the most", "model", "breaker-pause = 3601s", "out of range: 1s to 1h"},
+        {"F52: every page as origin", "site", "allowed-origins = { '*' }",
+         "allowed-origins '*' would let every page"},
+        {"F52: sandboxed pages as origin", "site", "allowed-origins = { null }",
+         "'null' is what any sandboxed frame"},
+        {"an origin with a path", "site", "allowed-origins = { 'https://a.example/' }",
+         "'https://a.example/' is not an origin such as"},
+        {"an origin without a scheme", "site", "allowed-origins = { a.example }",
+         "is not an origin"},
+        {"a pattern as origin", "site", "allowed-origins = { 'https://*.a.example' }",
+         "is not an origin"},
+        {"the second origin is wrong", "site",
+         "allowed-origins = { 'https://a.example', 'ftp://b.example' }",
+         "'ftp://b.example' is not an origin"},
+        {"an origin twice", "site",
+         "allowed-origins = { https://a.example, HTTPS://A.example:443 }",
+         "allowed-origins has 'HTTPS://A.example:443' twice"},
+        {"a name as proxy", "site", "trusted-proxies = { proxy.example }",
+         "'proxy.example' is not an address or a prefix"},
+        {"bits behind the prefix", "site", "trusted-proxies = { 10.0.0.1/8 }",
+         "is not an address or a prefix"},
+        {"a prefix too long", "site", "trusted-proxies = { 10.0.0.0/33 }",
+         "is not an address or a prefix"},
+        {"a proxy twice", "site", "trusted-proxies = { 10.0.0.1, 10.0.0.1/32 }",
+         "has '10.0.0.1/32' twice"},
+        {"an unknown header of proxies", "site", "proxy-header = x-real-ip",
+         "is none of: x-forwarded-for forwarded"},
+        {"an unknown requirement", "site", "require = cookie", "is none of: none key account"},
+        {"another word for yes", "site", "cookie-cross-site = true", "is none of: no yes"},
+        {"a secret in the file", "bypass", "secret = hidden-0123456789",
+         "bypass: secret is not for the file, which others may be able to read"},
+        {"a header of the web server's", "bypass", "header = host",
+         "must be the name of a header"},
+        {"our own header", "bypass", "header = AUTHORIZATION", "that nothing else uses"},
+        {"a header with a colon", "bypass", "header = 'X-A: b'",
+         "must be the name of a header"},
+        {"a header with an underscore, which a variable cannot tell from -", "bypass",
+         "header = X_A", "must be the name of a header"},
+        {"a header of 65 letters", "bypass",
+         "header = aaaaaaaaaabbbbbbbbbbccccccccccddddddddddeeeeeeeeeeffffffffffggggg",
+         "longer than 64"},
+        {"places for the owner's calls", "bypass", "unit = concurrent",
+         "is none of: calls tokens"},
+        {"money for the owner's calls", "bypass", "max = '$1.00'", "is not a whole number"},
+        {"a secret file that is not there", "bypass", "secret-file = /nonexistent/s",
+         "secret-file '/nonexistent/s': "},
+        {"a hook of another kind", "alerts", "url = 'mailto:hidden@a.example'", "must be like"},
+        {"a hook with a user", "alerts", "url = 'https://hidden@a.example/x'", "must be like"},
+        {"a hook with a fragment", "alerts", "url = 'https://a.example/x#hidden'",
+         "must be like"},
+        {"a hook with a blank", "alerts", "url = 'https://a.example/x hidden'", "must be like"},
+        {"a hook without a host", "alerts", "url = 'https://?hidden'", "must be like"},
+        {"no percentages", "alerts", "at = { }", "alerts: at is empty"},
+        {"nought percent", "alerts", "at = { 0 }", "'0' is not a percentage"},
+        {"over a hundred percent", "alerts", "at = { 80, 101 }", "'101' is not a percentage"},
+        {"a percent sign", "alerts", "at = { '80%' }", "is not a percentage"},
+        {"percentages that fall", "alerts", "at = { 100, 80 }",
+         "at must ascend, and '80' is below"},
+        {"a percentage twice", "alerts", "at = { 80, 80 }", "has '80' twice"},
+        {"nine percentages", "alerts", "at = { 1, 2, 3, 4, 5, 6, 7, 8, 9 }",
+         "has more than 8 entries"},
+        {"transcripts for ever", "transcripts", "keep-for = 401d", "out of range: 1d to 400d"},
+        {"transcripts for less than a day", "transcripts", "keep-for = 23h", "out of range"},
+        {"transcripts without room", "transcripts", "size = 1023K", "out of range: 1M to 1G"},
+        {"transcripts by name", "transcripts", "subject = account", "is none of: hash address"},
         {"a timeout above the most", "model", "total-timeout = 16m", "out of range: 1s to 15m"},
         {"control bytes are not echoed", "log", "level = '\303\244'",
          "level '?"
          "?' is none of"},
         {"a length of time with another unit", "server", "heartbeat = 5min", "is not a time"},
-        {"a key pasted instead of its file is not echoed", "model", "key-file = 'sk-secret'",
+        {"a key pasted instead of its file is not echoed", "model", "key-file = 'sk-hidden'",
          "key-file must be an absolute path"},
         {"a key file that is not there", "model", "key-file = '/nonexistent/key'",
          "key-file '/nonexistent/key': "},
@@ -404,7 +474,7 @@ static void test_refused_values(void **state)
             snprintf(text, sizeof text, SITE "%s { %s }\n", rows[i].section, rows[i].setting);
         must_fail(rows[i].what, text, NULL, rows[i].says);
         assert_non_null(strstr(message, "c.conf:2: "));
-        assert_null(strstr(message, "secret"));
+        assert_null(strstr(message, "hidden"));
     }
 }
 
@@ -450,6 +520,28 @@ static void test_defaults(void **state)
     assert_int_equal(m->first_byte_timeout_ms, 60000);
     assert_int_equal(m->idle_timeout_ms, 60000);
     assert_int_equal(m->total_timeout_ms, 120000);
+    assert_int_equal(m->breaker_after, 5);
+    assert_int_equal(m->breaker_pause_ms, 30000);
+    assert_int_equal(c->n_allowed_origins, 0);
+    assert_int_equal(c->n_trusted_proxies, 0);
+    assert_int_equal(c->proxy_header, PROXY_X_FORWARDED_FOR);
+    assert_int_equal(c->require, REQUIRE_NONE);
+    assert_false(c->cookie_cross_site);
+    assert_null(c->bypass_secret);
+    assert_string_equal(c->bypass_header, "X-Pennygate-Bypass");
+    assert_int_equal(c->bypass.subject, SUBJECT_BYPASS);
+    assert_int_equal(c->bypass.max, 100);
+    assert_null(c->alert_url);
+    assert_int_equal(c->n_alert_at, 2);
+    assert_int_equal(c->alert_at[0], 80);
+    assert_int_equal(c->alert_at[1], 100);
+    assert_int_equal(c->alert_timeout_ms, 10000);
+    assert_false(c->transcripts);
+    assert_false(c->transcripts_address);
+    assert_int_equal(c->transcripts_keep_ms, 30 * 86400000LL);
+    assert_int_equal(c->transcripts_size, 16 << 20);
+    for (unsigned i = 0; i < c->n_limits; i++)
+        assert_false(c->limits[i].dry_run || c->limits[i].pace);
     config_drop(c);
 }
 
@@ -528,6 +620,90 @@ static void test_every_option_is_taken(void **state)
     config_drop(c);
 }
 
+static void test_options_for_callers_and_the_owner_are_taken(void **state)
+{
+    char text[4096], shown[CONFIG_VALUE_MAX];
+    struct config *c;
+
+    (void)state;
+    write_text("bypass", "0123456789abcdef\n");
+    write_text("token", "t-1\n");
+    snprintf(
+        text, sizeof text,
+        "site { store = /s allowed-origins = { 'https://a.example', http://b:8080 }\n"
+        " trusted-proxies = { 10.0.0.0/8, '::1' } proxy-header = forwarded require = "
+        "account cookie-cross-site = yes }\n"
+        "model demo { url = 'http://a' model = b breaker-after = 100 breaker-pause = 1h }\n"
+        "limit site-day { per = everyone unit = cost window = day max = '$1' dry-run = yes "
+        "pace = yes }\n"
+        "bypass { secret-file = '%s' header = X-Own unit = cost window = 1h max = '$0.50' "
+        "}\n"
+        "alerts { url = 'https://hooks.example/secret/?thread=1&x=y' at = { 1, 50, 100 } "
+        "timeout = 1m token-file = '%s' ca-file = /c }\n"
+        "transcripts { keep = yes keep-for = 1d subject = address size = 1G }\n",
+        scratch_path("bypass"), scratch_path("token"));
+    c = must_load(text);
+    assert_int_equal(c->n_allowed_origins, 2);
+    assert_true(c->allowed_origins[0].https);
+    assert_string_equal(c->allowed_origins[1].host, "b");
+    assert_int_equal(c->allowed_origins[1].port, 8080);
+    assert_int_equal(c->n_trusted_proxies, 2);
+    assert_int_equal(c->trusted_proxies[0].bits, 8);
+    assert_int_equal(c->trusted_proxies[1].family, 6);
+    assert_int_equal(c->proxy_header, PROXY_FORWARDED);
+    assert_int_equal(c->require, REQUIRE_ACCOUNT);
+    assert_true(c->cookie_cross_site);
+    assert_int_equal(c->models[0].breaker_after, 100);
+    assert_int_equal(c->models[0].breaker_pause_ms, 3600000);
+    assert_string_equal(c->bypass_secret, "0123456789abcdef");
+    assert_string_equal(c->bypass_header, "X-Own");
+    assert_int_equal(c->bypass.unit, UNIT_COST);
+    assert_int_equal(c->bypass.window.seconds, 3600);
+    assert_int_equal(c->bypass.max, 500000000);
+    assert_string_equal(c->alert_url, "https://hooks.example/secret/?thread=1&x=y");
+    assert_int_equal(c->n_alert_at, 3);
+    assert_int_equal(c->alert_at[1], 50);
+    assert_int_equal(c->alert_timeout_ms, 60000);
+    assert_string_equal(c->alert_token, "t-1");
+    assert_string_equal(c->alert_ca_file, "/c");
+    assert_true(c->transcripts && c->transcripts_address);
+    assert_int_equal(c->transcripts_keep_ms, 86400000);
+    assert_int_equal(c->transcripts_size, 1 << 30);
+    assert_int_equal(c->n_watched, 4); /* this file, the secrets, the token */
+    /* the counter of the owner's own calls is the last */
+    assert_int_equal(c->n_limits, 5);
+    assert_string_equal(c->limits[4].name, "bypass");
+    assert_int_equal(c->limits[4].subject, SUBJECT_BYPASS);
+    assert_int_equal(c->limits[4].max, 500000000);
+    assert_true(c->limits[3].dry_run && c->limits[3].pace);
+    /* of what is secret only the host is shown */
+    assert_string_equal(config_value_text(config_option(SECTION_ALERTS, "url"), c, shown),
+                        "https://hooks.example/...");
+    assert_string_equal(config_value_text(config_option(SECTION_BYPASS, "secret"), c, shown),
+                        "(set)");
+    config_drop(c);
+}
+
+static void test_what_is_shown_of_a_hook(void **state)
+{
+    static const struct {
+        const char *url, *shown;
+    } rows[] = {{"https://a.example", "https://a.example"},
+                {"https://a.example:8443/", "https://a.example:8443/..."},
+                {"http://[::1]:80?key=x", "http://[::1]:80/..."}};
+    const struct option *o = config_option(SECTION_ALERTS, "url");
+    char why[CONFIG_WHY_MAX], text[CONFIG_VALUE_MAX];
+
+    (void)state;
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        struct config c = {0};
+
+        assert_true(config_value_set(o, rows[i].url, &c, why));
+        assert_string_equal(config_value_text(o, &c, text), rows[i].shown);
+        free(c.alert_url);
+    }
+}
+
 /* What check prints can be written into the file again. */
 static void test_values_survive_being_written(void **state)
 {
@@ -540,6 +716,17 @@ static void test_values_survive_being_written(void **state)
         {SECTION_SERVER, "heartbeat", "7s"},    {SECTION_REQUEST, "max-body-bytes", "1025"},
         {SECTION_SERVER, "socket", "/run/a"},   {SECTION_LOG, "target", "syslog"},
         {SECTION_SITE, "durability", "commit"}, {SECTION_SITE, "mount", "/a"},
+        {SECTION_SITE, "require", "account"},   {SECTION_BYPASS, "unit", "cost"},
+        {SECTION_BYPASS, "window", "2h"},       {SECTION_BYPASS, "max", "$0.25"},
+        {SECTION_BYPASS, "header", "X-Own"},    {SECTION_TRANSCRIPTS, "keep-for", "7d"},
+        {SECTION_TRANSCRIPTS, "keep", "yes"},   {SECTION_TRANSCRIPTS, "subject", "address"},
+    };
+    static const struct {
+        const char *key, *text, *shown;
+    } list[] = {
+        {"allowed-origins", "https://a.example , http://[2001:db8::1]:81,https://b:80",
+         "{https://a.example, http://[2001:db8::1]:81, https://b:80}"},
+        {"trusted-proxies", "0.0.0.0/0,2001:db8::/32", "{0.0.0.0/0, 2001:db8::/32}"},
     };
     struct config c = {0};
     struct config_model m = {0};
@@ -560,8 +747,48 @@ static void test_values_survive_being_written(void **state)
         config_value_set(config_option(SECTION_MODEL, "price-input"), "0.075", &m, why));
     assert_string_equal(
         config_value_text(config_option(SECTION_MODEL, "price-input"), &m, text), "$0.075");
-    free(c.socket);
-    free(c.mount);
+    for (size_t i = 0; i < sizeof list / sizeof list[0]; i++) {
+        const struct option *o = config_option(SECTION_SITE, list[i].key);
+
+        assert_true(config_value_set(o, list[i].text, &c, why));
+        assert_string_equal(config_value_text(o, &c, text), list[i].shown);
+    }
+    for (enum config_section s = 0; s < SECTIONS; s++) {
+        if (!config_section_titled(s))
+            config_value_free(s, &c);
+    }
+}
+
+/* Names of 253 letters in a list of 32 are more than a line of check, and are cut. */
+static void test_the_longest_list(void **state)
+{
+    static char text[CONFIG_LIST_MAX * 300], more[CONFIG_LIST_MAX * 300 + 40];
+    const struct option *o = config_option(SECTION_SITE, "allowed-origins");
+    char why[CONFIG_WHY_MAX], shown[CONFIG_VALUE_MAX];
+    struct config *c = calloc(1, sizeof *c);
+    size_t n = 0;
+
+    (void)state;
+    for (int i = 0; i < CONFIG_LIST_MAX; i++) {
+        n += (size_t)snprintf(text + n, sizeof text - n, "%shttps://", i > 0 ? "," : "");
+        for (int k = 0; k < 3; k++)
+            n += (size_t)snprintf(text + n, sizeof text - n, "%063d.", 7);
+        n += (size_t)snprintf(text + n, sizeof text - n, "%058d.%02d:65535", 7, i);
+        text[n - 8] = (char)('a' + i / 10); /* what ends in a number would be an address */
+    }
+    assert_true(config_value_set(o, text, c, why));
+    assert_int_equal(c->n_allowed_origins, CONFIG_LIST_MAX);
+    assert_int_equal(strlen(c->allowed_origins[31].host), ORIGIN_HOST_MAX);
+    config_value_text(o, c, shown);
+    assert_int_equal(strlen(shown), CONFIG_VALUE_MAX - 1);
+    assert_string_equal(shown + strlen(shown) - 4, "...}");
+    snprintf(more, sizeof more, "%s,https://one.more", text);
+    assert_false(config_value_set(o, more, c, why));
+    assert_non_null(strstr(why, "has more than 32 entries"));
+    assert_int_equal(c->n_allowed_origins, CONFIG_LIST_MAX);
+    snprintf(more, sizeof more, "https://%0300d", 7);
+    assert_false(config_value_set(o, more, c, why));
+    free(c);
 }
 
 /* ---- limits ---- */
@@ -670,6 +897,21 @@ static void test_refused_limits(void **state)
          "is not an amount"},
         {"another word for unlimited", "per = address unit = calls window = day max = none",
          "is not a whole"},
+        {"pace of places", "per = everyone unit = concurrent max = 3 pace = yes",
+         "pace does not go with unit concurrent"},
+        {"pace of an interval", "per = everyone unit = calls window = 1h max = 3 pace = yes",
+         "pace needs window = hour, day or month"},
+        {"pace without a max",
+         "per = everyone unit = calls window = day max = unlimited pace = yes",
+         "pace does not go with max = unlimited"},
+        {"pace for one caller", "per = address unit = calls window = day max = 40 pace = yes",
+         "would look broken"},
+        {"pace for a key", "per = key unit = calls window = day max = 40 pace = yes",
+         "pace is for per = everyone and anonymous"},
+        {"pace by another word", "per = everyone unit = calls window = day max = 4 pace = even",
+         "pace 'even' is none of: no yes"},
+        {"a dry-run by another word", "per = key unit = calls window = day max = 4 dry-run = 1",
+         "dry-run '1' is none of: no yes"},
         {"unlimited in capitals", "per = address unit = calls window = day max = Unlimited",
          "is not a whole"},
     };
@@ -715,6 +957,10 @@ static void test_numbers_of_sections(void **state)
     snprintf(text + n, sizeof text - n, "limit one-more { max = 1 }\n");
     must_fail("a limit too many", text, NULL,
               "more than 32 sections limit, the default limits");
+    text[n] = '\0';
+    must_fail("no room for the bypass's counter", text,
+              "PENNYGATE_BYPASS_SECRET=0123456789abcdef",
+              "more than 32 limits, that of bypass");
     snprintf(text + n, sizeof text - n, "model one-more { model = b }\n");
     must_fail("a model too many", text, NULL, "more than 16 sections model");
 }
@@ -775,6 +1021,28 @@ static void test_overrides(void **state)
     config_drop(c);
     assert_int_equal(load_env(SITE, "PENNYGATE_CONFIG=/anything", &c), ERROR_NONE);
     config_drop(c);
+    assert_int_equal(load_env("site { store = /a trusted-proxies = { 10.0.0.9 } }",
+                              "PENNYGATE_SITE_TRUSTED_PROXIES=10.0.0.1, 10.0.0.2", &c),
+                     ERROR_NONE);
+    assert_int_equal(c->n_trusted_proxies, 2);
+    assert_int_equal(c->trusted_proxies[1].bytes[3], 2);
+    config_drop(c);
+    assert_int_equal(load_env("site { store = /a trusted-proxies = { 10.0.0.9 } }",
+                              "PENNYGATE_SITE_TRUSTED_PROXIES=", &c),
+                     ERROR_NONE);
+    assert_int_equal(c->n_trusted_proxies, 0);
+    config_drop(c);
+    assert_int_equal(load_env(SITE, "PENNYGATE_BYPASS_SECRET=0123456789abcdef", &c),
+                     ERROR_NONE);
+    assert_string_equal(c->bypass_secret, "0123456789abcdef");
+    assert_int_equal(c->n_limits, 5);
+    config_drop(c);
+    assert_int_equal(load_env(SITE
+                              "limit l { per = everyone unit = calls window = day max = 9 }",
+                              "PENNYGATE_LIMIT_L_DRY_RUN=yes", &c),
+                     ERROR_NONE);
+    assert_true(limit_named(c, "l")->dry_run);
+    config_drop(c);
 }
 
 static void test_refused_overrides(void **state)
@@ -798,6 +1066,13 @@ static void test_refused_overrides(void **state)
         {"empty", "PENNYGATE_SITE_LIMIT=", "PENNYGATE_SITE_LIMIT: max '' is not"},
         {"out of range", "PENNYGATE_SERVER_STREAMS=0",
          "PENNYGATE_SERVER_STREAMS: streams '0' is out of range"},
+        {"a list with a gap", "PENNYGATE_ALERTS_AT=50,,80", "at '' is not an entry"},
+        {"a list that ends in a comma", "PENNYGATE_ALERTS_AT=50,", "at '' is not an entry"},
+        {"a list in braces", "PENNYGATE_ALERTS_AT={50}", "at '{50}' is not a percentage"},
+        {"F52: every origin", "PENNYGATE_SITE_ALLOWED_ORIGINS=*", "'*' would let every page"},
+        {"a secret with a blank", "PENNYGATE_BYPASS_SECRET=01234567 89abcdef",
+         "PENNYGATE_BYPASS_SECRET: secret is not one word"},
+        {"an empty secret", "PENNYGATE_BYPASS_SECRET=", "secret is empty"},
         {"two that could be meant", "PENNYGATE_LIMIT_A_B_MAX=3", "could mean two options"},
     };
     char *twice[] = {(char[]){"PENNYGATE_SITE_LIMIT=3"},
@@ -1076,6 +1351,14 @@ static void test_what_can_be_swapped(void **state)
          SITE "limit site-day { per = everyone unit = calls window = day max = 3 }\n", true},
         {"a model", SITE MODEL, true},
         {"the zone", "site { store = '/srv/gate' timezone = local }\n", true},
+        {"F53: origins", "site { store = '/srv/gate' allowed-origins = https://a }\n", true},
+        {"F53: proxies", "site { store = '/srv/gate' trusted-proxies = 10.0.0.1 }\n", true},
+        {"F53: what a caller must show", "site { store = '/srv/gate' require = key }\n", true},
+        {"F53: what the owner's calls may use", SITE "bypass { max = 1 }\n", true},
+        {"alerts", SITE "alerts { url = 'https://a' at = 5 }\n", true},
+        {"for how long transcripts are kept", SITE "transcripts { keep-for = 1d }\n", true},
+        {"whether transcripts are kept", SITE "transcripts { keep = yes }\n", false},
+        {"the transcripts' size", SITE "transcripts { size = 17M }\n", false},
         {"the heartbeat", SITE "server { heartbeat = 6s }\n", true},
         {"the store", "site { store = '/srv/gate2' }\n", false},
         {"the secret", "site { store = '/srv/gate' secret-file = '/etc/x' }\n", false},
@@ -1122,6 +1405,12 @@ static void test_policy(void **state)
     assert_int_equal(p.site_streams, 0);
     assert_int_equal(p.retention_ms, 7 * 86400000LL);
     assert_int_equal(config_policy(c, true).site_streams, 5);
+    assert_int_equal(p.n_alert_at, 0); /* without a url nobody would take what is queued */
+    config_drop(c);
+    c = must_load(SITE "alerts { url = 'https://a' at = { 7, 9 } }\n");
+    p = config_policy(c, false);
+    assert_int_equal(p.n_alert_at, 2);
+    assert_int_equal(p.alert_at[1], 9);
     config_drop(c);
 }
 
@@ -1242,6 +1531,9 @@ int main(void)
         cmocka_unit_test(test_refused_values),
         cmocka_unit_test(test_defaults),
         cmocka_unit_test(test_every_option_is_taken),
+        cmocka_unit_test(test_options_for_callers_and_the_owner_are_taken),
+        cmocka_unit_test(test_what_is_shown_of_a_hook),
+        cmocka_unit_test(test_the_longest_list),
         cmocka_unit_test(test_values_survive_being_written),
         cmocka_unit_test(test_default_limits),
         cmocka_unit_test(test_f50_own_limits_leave_the_defaults),
