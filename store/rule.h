@@ -37,6 +37,7 @@ struct amounts {
 #define LIMIT_UNLIMITED UINT64_MAX
 #define LIMIT_NAME_MAX  32
 #define LIMITS_MAX      32 /* a decision looks at all of them; more is a mistake in the file */
+#define RULE_LIMITS_MAX 64 /* bits of verdict.dry */
 
 struct limit {
     char name[LIMIT_NAME_MAX]; /* of letters, digits, '-', '_'; NUL-terminated */
@@ -45,13 +46,13 @@ struct limit {
     struct window window; /* unused for concurrent */
     uint64_t max;         /* 0 admits nothing; LIMIT_UNLIMITED counts and never refuses */
     bool dry_run;         /* says what it would have refused, and refuses nothing */
-    bool pace;            /* the max is released evenly over the window: see rule_paced */
+    bool pace; /* calendar windows: the max is released evenly over it, see rule_paced */
 };
 
 struct counter {
     enum subject subject;
     struct window window;
-    unsigned slots; /* 1 or WINDOW_SLOTS_MAX, newest first */
+    unsigned slots;    /* 1 or WINDOW_SLOTS_MAX, newest first */
     int64_t begins_ms; /* a calendar window's begin; it ends at slot[0].frees_ms */
     struct {
         int64_t frees_ms; /* window_frees_ms */
@@ -88,14 +89,15 @@ enum refusal {
 
 /*
  * How one of the caller's own `calls` limits stands after this verdict: the call counts if it
- * was admitted. Own are address, visitor, account and key; limits without a max are left out,
- * and of those of one counter all but the smallest.
+ * was admitted. Own are address, visitor, account and key; limits without a max and dry runs
+ * are left out, and of those of one counter all but the smallest (of paced ones, and of
+ * others).
  */
 struct standing {
     struct limit limit; /* a copy: a key's own limits are in the store alone */
     uint64_t remaining; /* calls left */
-    int64_t more_ms;    /* store time at which there is more; now_ms if nothing is used; if the
-                         * max is 0 the end of the counted slots */
+    int64_t more_ms;    /* store time at which there is more; now_ms if nothing is used and all
+                         * is released; if the max is 0 the end of the counted slots */
 };
 /* Shown in headers; further own calls limits are enforced, not shown. */
 #define STANDINGS_MAX 8
@@ -105,7 +107,7 @@ struct verdict {
     enum refusal refusal; /* if refused */
     unsigned limit;       /* if not admitted: index of the limit that named it */
     int64_t until_ms;     /* if refused: store time at which all limits would have room */
-    uint32_t dry;         /* bit i: dry-run limit i would have refused */
+    uint64_t dry;         /* bit i: dry-run limit i would not have admitted it */
     unsigned n_standings;
     struct standing standings[STANDINGS_MAX];
 };
@@ -120,13 +122,21 @@ struct verdict {
  * counted slots); for concurrent now_ms + CONCURRENT_WAIT_MS. A limit of tokens or cost with
  * max 0 refuses even what weighs nothing. A limit whose counter is not given refuses.
  * Of several limits that name the same refusal the first is told.
+ *
+ * A paced limit refuses what does not fit into what is released, until it is: at the latest the
+ * end of the window, although of the next one's max a first part alone is released then.
+ *
+ * Dry runs decide nothing, and say in `dry` what they would have done, whatever the outcome.
+ * At most RULE_LIMITS_MAX limits.
  */
 void rule_decide(const struct rule_input *in, struct verdict *out);
 
 /*
  * What of a paced max is released at the instant: what even use would have come to
  * 1/PACE_AHEAD of the window later, so that a day's crowd of the morning finds some, and all of
- * it towards the end. Rounded down; never decreases with time; 0 before begins_ms.
+ * it towards the end. Rounded down; never decreases with time; 0 before begins_ms, max from
+ * ends_ms on. max < 2^62; of a window longer than 2^32 ms, which no calendar has, nothing is
+ * released before its end.
  */
 #define PACE_AHEAD 12
 uint64_t rule_paced(uint64_t max, int64_t begins_ms, int64_t ends_ms, int64_t now_ms);

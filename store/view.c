@@ -111,6 +111,7 @@ static enum error read_counter(const struct view_context *c, const struct zone *
     if (e != ERROR_NONE)
         return e;
     out->slots = window_slots(out->window, z, t, slot);
+    out->begins_ms = window_begins_ms(out->window, z, t);
     row->n = 0;
     for (unsigned i = 0; i < out->slots; i++) {
         struct row_key key;

@@ -175,6 +175,22 @@ int64_t window_frees_ms(struct window w, const struct zone *z, int64_t t_ms,
     return s->end_ms;
 }
 
+int64_t window_begins_ms(struct window w, const struct zone *z, int64_t t_ms)
+{
+    int64_t number = number_at(w, z, t_ms);
+    switch (w.kind) {
+    case WINDOW_HOUR:
+        return number * HOUR_MS;
+    case WINDOW_DAY:
+        return zone_day_begins_ms(z, number);
+    case WINDOW_MONTH:
+        return zone_day_begins_ms(z, zone_month_first_day(number));
+    case WINDOW_SLIDING:
+        break;
+    }
+    return t_ms;
+}
+
 int64_t window_period(struct window w, int64_t slot_number)
 {
     switch (w.kind) {

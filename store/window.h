@@ -65,6 +65,13 @@ int64_t window_frees_ms(struct window w, const struct zone *z, int64_t t_ms,
                         const struct slot *s);
 
 /*
+ * The first instant of the calendar window that counts at t_ms; t_ms itself for a sliding one.
+ * The same all through a date or month, also where clocks are put back over midnight and it is
+ * reached twice.
+ */
+int64_t window_begins_ms(struct window w, const struct zone *z, int64_t t_ms);
+
+/*
  * The period of a slot: the UTC day in which it starts; its own number where a slot is longer
  * than a day (sliding windows over 8 d, months) or is a civil day. Never decreases with time.
  */

@@ -182,6 +182,13 @@ int64_t zone_next_month_ms(const struct zone *z, int64_t t_ms)
     return first_instant_ms(z, t_ms, zone_month_first_day(zone_month(z, t_ms) + 1));
 }
 
+int64_t zone_day_begins_ms(const struct zone *z, int64_t day)
+{
+    /* Before it the date is an earlier one in every zone. */
+    int64_t before_s = day * DAY_S - OFFSET_MAX_S - 1;
+    return first_instant_ms(z, before_s * 1000, day);
+}
+
 /* The grammar. Each take_ function moves *p behind what it took, or says false. */
 
 static bool is_digit(char c)

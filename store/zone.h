@@ -60,6 +60,9 @@ int64_t zone_month(const struct zone *z, int64_t t_ms);
 int64_t zone_next_day_ms(const struct zone *z, int64_t t_ms);
 int64_t zone_next_month_ms(const struct zone *z, int64_t t_ms);
 
+/* The first instant at which the civil date is `day` or a later one. */
+int64_t zone_day_begins_ms(const struct zone *z, int64_t day);
+
 /* Days since 1970 of the first day of month m, and the reverse: year, month 1..12, day
  * 1..31. */
 int64_t zone_month_first_day(int64_t month);

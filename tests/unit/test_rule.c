@@ -14,6 +14,7 @@
 #define NOW       1000000LL
 #define HOUR_ENDS (NOW + 1800000)
 #define DAY_ENDS  (NOW + 7200000)
+#define HOUR      3600000LL
 #define ALL       ((1U << SUBJECTS) - 1)
 
 static const struct window hour = {WINDOW_HOUR, 0}, day = {WINDOW_DAY, 0};
@@ -21,14 +22,13 @@ static const struct window ten_seconds = {WINDOW_SLIDING, 10}, minute = {WINDOW_
 
 static struct limit a_limit(enum subject subject, enum unit unit, struct window w, uint64_t max)
 {
-    struct limit l = {"", subject, unit, w, max};
-    return l;
+    return (struct limit){.subject = subject, .unit = unit, .window = w, .max = max};
 }
 
 /* A counter of which nothing is used. Slot i of a sliding one leaves at NOW + (9 - i) parts. */
 static struct counter empty(enum subject subject, struct window w)
 {
-    struct counter c = {subject, w, 1, {{0, {{0}}}}};
+    struct counter c = {.subject = subject, .window = w, .slots = 1, .begins_ms = NOW};
     c.slot[0].frees_ms = w.kind == WINDOW_HOUR ? HOUR_ENDS : DAY_ENDS;
     if (w.kind == WINDOW_SLIDING) {
         c.slots = WINDOW_SLOTS_MAX;
@@ -331,7 +331,7 @@ static void test_of_one_counter_the_smallest_max_decides(void **state)
     rule_decide(&in, &v);
     assert_int_equal(v.outcome, OUTCOME_ADMITTED);
     assert_int_equal(v.n_standings, 1);
-    assert_int_equal(v.standings[0].limit, 2);
+    assert_int_equal(v.standings[0].limit.max, 5);
     c.slot[0].used.of[UNIT_CALLS] = 20; /* all of them would refuse */
     rule_decide(&in, &v);
     assert_int_equal(v.outcome, OUTCOME_REFUSED);
@@ -356,8 +356,9 @@ static void test_only_calls_of_the_callers_own_subjects_are_shown(void **state)
     struct verdict v;
     rule_decide(&in, &v);
     assert_int_equal(v.n_standings, 2);
-    assert_int_equal(v.standings[0].limit, 6);
-    assert_int_equal(v.standings[1].limit, 7);
+    assert_int_equal(v.standings[0].limit.subject, SUBJECT_KEY);
+    assert_int_equal(v.standings[1].limit.subject, SUBJECT_ADDRESS);
+    assert_int_equal(v.standings[1].limit.window.kind, WINDOW_HOUR);
 }
 
 static void test_standings_count_the_call_that_was_admitted(void **state)
@@ -411,6 +412,278 @@ static void test_standings_that_are_too_many_are_enforced_all_the_same(void **st
     assert_int_equal(v.outcome, OUTCOME_REFUSED);
     assert_int_equal(v.limit, STANDINGS_MAX);
     assert_int_equal(v.n_standings, STANDINGS_MAX);
+}
+
+/* Dry runs */
+
+static struct limit a_dry_run(struct limit l)
+{
+    l.dry_run = true;
+    return l;
+}
+
+static const struct {
+    const char *why;
+    enum unit unit;
+    uint64_t max, used;
+    bool would; /* have refused */
+} dry_runs[] = {
+    {"there is room", UNIT_CALLS, 5, 4, false},
+    {"full", UNIT_CALLS, 5, 5, true},
+    {"F7 0 calls", UNIT_CALLS, 0, 0, true},
+    {"too long at any time", UNIT_TOKENS, 49, 0, true},
+    {"a place is free", UNIT_CONCURRENT, 2, 0, false},
+    {"no place is free", UNIT_CONCURRENT, 1, 0, true},
+    {"without a max", UNIT_COST, LIMIT_UNLIMITED, AMOUNT_MAX, false},
+};
+
+static void test_a_dry_run_says_what_it_would_have_done_and_does_nothing(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < N(dry_runs); i++) {
+        enum unit unit = dry_runs[i].unit == UNIT_CONCURRENT ? UNIT_CALLS : dry_runs[i].unit;
+        struct limit l[] = {
+            a_limit(SUBJECT_EVERYONE, UNIT_CALLS, day, 9),
+            a_dry_run(a_limit(SUBJECT_ADDRESS, dry_runs[i].unit, hour, dry_runs[i].max))};
+        struct counter c[] = {empty(SUBJECT_EVERYONE, day),
+                              used(SUBJECT_ADDRESS, hour, unit, dry_runs[i].used)};
+        struct rule_input in = input(l, 2, c, 2);
+        struct verdict v;
+        in.live[SUBJECT_ADDRESS] = 1;
+        print_message("    %s\n", dry_runs[i].why);
+        rule_decide(&in, &v);
+        assert_int_equal(v.outcome, OUTCOME_ADMITTED);
+        assert_int_equal(v.until_ms, NOW);
+        assert_int_equal(v.dry, dry_runs[i].would ? 2 : 0);
+        assert_int_equal(v.n_standings, 0); /* of a limit that refuses nobody */
+        in.present = 1U << SUBJECT_EVERYONE;
+        rule_decide(&in, &v);
+        assert_int_equal(v.dry, 0); /* the caller has no address */
+        in.present = ALL;
+        c[0].slot[0].used.of[UNIT_CALLS] = 9;
+        rule_decide(&in, &v);
+        assert_int_equal(v.outcome, OUTCOME_REFUSED);
+        assert_int_equal(v.limit, 0);
+        assert_int_equal(v.until_ms, DAY_ENDS);
+        assert_int_equal(v.dry, dry_runs[i].would ? 2 : 0);
+    }
+}
+
+static void test_a_dry_run_never_shadows_an_enforcing_limit(void **state)
+{
+    (void)state;
+    struct limit l[] = {a_dry_run(a_limit(SUBJECT_ADDRESS, UNIT_CALLS, hour, 3)),
+                        a_dry_run(a_limit(SUBJECT_ADDRESS, UNIT_CALLS, hour, 4)),
+                        a_limit(SUBJECT_ADDRESS, UNIT_CALLS, hour, 5),
+                        a_dry_run(a_limit(SUBJECT_ADDRESS, UNIT_CALLS, hour, 6))};
+    struct counter c = used(SUBJECT_ADDRESS, hour, UNIT_CALLS, 4);
+    struct rule_input in = input(l, N(l), &c, 1);
+    struct verdict v;
+    rule_decide(&in, &v);
+    assert_int_equal(v.outcome, OUTCOME_ADMITTED);
+    assert_int_equal(v.dry, 3); /* each for itself */
+    assert_int_equal(v.n_standings, 1);
+    assert_int_equal(v.standings[0].limit.max, 5);
+    assert_int_equal(v.standings[0].remaining, 0);
+    c.slot[0].used.of[UNIT_CALLS] = 5;
+    rule_decide(&in, &v);
+    assert_int_equal(v.outcome, OUTCOME_REFUSED);
+    assert_int_equal(v.limit, 2);
+    assert_int_equal(v.dry, 3);
+}
+
+/* Pace */
+
+static const struct {
+    const char *why;
+    uint64_t max;
+    int64_t length, elapsed;
+    uint64_t released;
+} paces[] = {
+    {"before it begins", 1200, 24 * HOUR, -1, 0},
+    {"at the begin: a twelfth", 1200, 24 * HOUR, 0, 100},
+    {"half an hour later", 1200, 24 * HOUR, HOUR / 2, 125},
+    {"a moment before half an hour", 1200, 24 * HOUR, HOUR / 2 - 1, 124},
+    {"at noon", 1200, 24 * HOUR, 12 * HOUR, 700},
+    {"nearly all of it", 1200, 24 * HOUR, 22 * HOUR - 1, 1199},
+    {"all of it", 1200, 24 * HOUR, 22 * HOUR, 1200},
+    {"at the end", 1200, 24 * HOUR, 24 * HOUR, 1200},
+    {"after it", 1200, 24 * HOUR, 30 * HOUR, 1200},
+    {"a day of 23 hours", 1200, 23 * HOUR, 12 * HOUR, 726},
+    {"a day of 25 hours", 1200, 25 * HOUR, 12 * HOUR, 676},
+    {"less than a twelfth of one", 11, 24 * HOUR, 0, 0},
+    {"the only call comes late", 1, 24 * HOUR, 22 * HOUR - 1, 0},
+    {"and comes", 1, 24 * HOUR, 22 * HOUR, 1},
+    {"nothing is nothing", 0, 24 * HOUR, 23 * HOUR, 0},
+    {"the largest max does not wrap", AMOUNT_MAX - 1, 744 * HOUR, 372 * HOUR,
+     (AMOUNT_MAX - 1) / 12 * 7 + 1},
+    {"its last one", AMOUNT_MAX - 1, 744 * HOUR, 682 * HOUR - 1,
+     AMOUNT_MAX - 1 - (AMOUNT_MAX - 1) / (744 * HOUR) - 1},
+    {"an hour", 60, HOUR, 30 * 60000, 35},
+    {"an empty window is over", 60, 0, 0, 60},
+    {"one that ends before it begins", 60, -HOUR, 0, 60},
+    {"no calendar has this one", 60, INT64_MAX / 2, 0, 0},
+};
+
+static void test_F2_a_paced_max_is_released_evenly(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < N(paces); i++) {
+        print_message("    %s\n", paces[i].why);
+        uint64_t released =
+            rule_paced(paces[i].max, NOW, NOW + paces[i].length, NOW + paces[i].elapsed);
+        assert_true(released == paces[i].released);
+    }
+}
+
+static struct limit a_paced(struct limit l)
+{
+    l.pace = true;
+    return l;
+}
+
+/* A day's counter of which `elapsed` ms have passed. */
+static struct counter under_way(int64_t elapsed, enum unit unit, uint64_t n)
+{
+    struct counter c = used(SUBJECT_ADDRESS, day, unit, n);
+    c.begins_ms = NOW - elapsed;
+    c.slot[0].frees_ms = NOW - elapsed + 24 * HOUR;
+    return c;
+}
+
+/* 1200 calls or 60000 tokens a day, at noon: 700 calls, 35000 tokens are released. */
+static const struct {
+    const char *why;
+    enum unit unit;
+    uint64_t max, used;
+    enum outcome outcome;
+    int64_t wait_ms;
+} paced[] = {
+    {"nothing used", UNIT_CALLS, 1200, 0, OUTCOME_ADMITTED, 0},
+    {"the last one released", UNIT_CALLS, 1200, 699, OUTCOME_ADMITTED, 0},
+    {"the next comes in 72 s", UNIT_CALLS, 1200, 700, OUTCOME_REFUSED, 72000},
+    {"the last one of the day", UNIT_CALLS, 1200, 1199, OUTCOME_REFUSED, 10 * HOUR},
+    {"none is left of the day", UNIT_CALLS, 1200, 1200, OUTCOME_REFUSED, 12 * HOUR},
+    {"far over, since the max was lowered", UNIT_CALLS, 1200, 5000, OUTCOME_REFUSED, 12 * HOUR},
+    {"as many tokens as fit", UNIT_TOKENS, 60000, 34950, OUTCOME_ADMITTED, 0},
+    {"50 tokens in 72 s", UNIT_TOKENS, 60000, 35000, OUTCOME_REFUSED, 72000},
+    {"a token in 1.44 s", UNIT_TOKENS, 60000, 34951, OUTCOME_REFUSED, 1440},
+    {"more than what is released now, less than the max", UNIT_TOKENS, 60, 0, OUTCOME_REFUSED,
+     6 * HOUR},
+    {"more than the max", UNIT_TOKENS, 49, 0, OUTCOME_TOO_LONG, 0},
+    {"F7 0 admits nothing", UNIT_CALLS, 0, 0, OUTCOME_REFUSED, 12 * HOUR},
+    {"unlimited is not paced", UNIT_CALLS, LIMIT_UNLIMITED, AMOUNT_MAX, OUTCOME_ADMITTED, 0},
+    {"an amount that is not ours", UNIT_CALLS, 1200, UINT64_MAX, OUTCOME_REFUSED, 12 * HOUR},
+};
+
+static void test_a_paced_limit_refuses_until_it_has_released_enough(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < N(paced); i++) {
+        struct limit l = a_paced(a_limit(SUBJECT_ADDRESS, paced[i].unit, day, paced[i].max));
+        struct counter c = under_way(12 * HOUR, paced[i].unit, paced[i].used);
+        struct rule_input in = input(&l, 1, &c, 1);
+        struct verdict v;
+        print_message("    %s\n", paced[i].why);
+        rule_decide(&in, &v);
+        assert_int_equal(v.outcome, paced[i].outcome);
+        if (v.outcome != OUTCOME_REFUSED)
+            continue;
+        assert_int_equal(v.until_ms - NOW, paced[i].wait_ms);
+        assert_int_equal(v.refusal, REFUSAL_ADDRESS);
+        in.now_ms = v.until_ms - 1;
+        rule_decide(&in, &v);
+        assert_int_equal(v.outcome, OUTCOME_REFUSED);
+        in.now_ms++;
+        if (in.now_ms == c.slot[0].frees_ms)
+            continue; /* it is another window's turn */
+        rule_decide(&in, &v);
+        assert_int_equal(v.outcome, OUTCOME_ADMITTED);
+    }
+}
+
+/* A counter with a paced limit and one that is not: both must hold, whichever is smaller. */
+static const struct {
+    const char *why;
+    uint64_t paced, plain, used;
+    enum outcome outcome;
+    unsigned limit;
+} both[] = {
+    {"a smaller one that is not paced leaves the pace", 1200, 800, 700, OUTCOME_REFUSED, 0},
+    {"and decides once it is full", 1200, 600, 650, OUTCOME_REFUSED, 1},
+    {"a smaller paced one leaves the other", 1200, 1300, 699, OUTCOME_ADMITTED, 0},
+    {"and paces it", 1200, 1300, 700, OUTCOME_REFUSED, 0},
+    {"an equal one", 1200, 1200, 700, OUTCOME_REFUSED, 0},
+};
+
+static void test_a_paced_limit_and_another_of_one_counter_both_hold(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < N(both); i++) {
+        for (unsigned order = 0; order < 2; order++) {
+            struct limit l[2];
+            struct counter c = under_way(12 * HOUR, UNIT_CALLS, both[i].used);
+            struct rule_input in = input(l, 2, &c, 1);
+            struct verdict v;
+            l[order] = a_paced(a_limit(SUBJECT_ADDRESS, UNIT_CALLS, day, both[i].paced));
+            l[1 - order] = a_limit(SUBJECT_ADDRESS, UNIT_CALLS, day, both[i].plain);
+            print_message("    %s\n", both[i].why);
+            rule_decide(&in, &v);
+            assert_int_equal(v.outcome, both[i].outcome);
+            if (v.outcome == OUTCOME_REFUSED)
+                assert_true(l[v.limit].pace == (both[i].limit == 0));
+            assert_int_equal(v.n_standings, 2);
+        }
+    }
+}
+
+static void test_a_paced_sliding_or_concurrent_limit_is_as_if_it_were_not(void **state)
+{
+    (void)state;
+    struct limit l[] = {a_paced(a_limit(SUBJECT_ADDRESS, UNIT_CALLS, ten_seconds, 5)),
+                        a_paced(a_limit(SUBJECT_ADDRESS, UNIT_CONCURRENT, day, 2))};
+    struct counter c = empty(SUBJECT_ADDRESS, ten_seconds);
+    struct rule_input in = input(l, 2, &c, 1);
+    struct verdict v;
+    c.slot[8].used.of[UNIT_CALLS] = 4;
+    in.live[SUBJECT_ADDRESS] = 1;
+    rule_decide(&in, &v);
+    assert_int_equal(v.outcome, OUTCOME_ADMITTED);
+}
+
+/* How a paced limit of 1200 calls a day stands at noon, before this call, if it is admitted. */
+static const struct {
+    const char *why;
+    int64_t elapsed;
+    uint64_t used, remaining;
+    int64_t more_in_ms;
+} paced_standings[] = {
+    {"some of what is released is left", 12 * HOUR, 500, 199, 72000},
+    {"the last one released is taken", 12 * HOUR, 699, 0, 72000},
+    {"refused: when the next one is released", 12 * HOUR, 700, 0, 72000},
+    {"refused: one is missing first", 12 * HOUR, 701, 0, 144000},
+    {"none is left of the day", 12 * HOUR, 1200, 0, 12 * HOUR},
+    {"all is released, some is used", 23 * HOUR, 100, 1099, HOUR},
+};
+
+static void test_a_paced_limit_stands_by_what_is_released(void **state)
+{
+    (void)state;
+    struct limit l = a_paced(a_limit(SUBJECT_ADDRESS, UNIT_CALLS, day, 1200));
+    for (size_t i = 0; i < N(paced_standings); i++) {
+        struct counter c =
+            under_way(paced_standings[i].elapsed, UNIT_CALLS, paced_standings[i].used);
+        struct rule_input in = input(&l, 1, &c, 1);
+        struct verdict v;
+        print_message("    %s\n", paced_standings[i].why);
+        rule_decide(&in, &v);
+        assert_int_equal(v.n_standings, 1);
+        assert_true(v.standings[0].limit.pace);
+        assert_int_equal(v.standings[0].remaining, paced_standings[i].remaining);
+        assert_int_equal(v.standings[0].more_ms - NOW, paced_standings[i].more_in_ms);
+        if (v.outcome == OUTCOME_REFUSED)
+            assert_int_equal(v.standings[0].more_ms, v.until_ms);
+    }
 }
 
 static void test_sums_saturate(void **state)
@@ -473,6 +746,13 @@ int main(void)
         cmocka_unit_test(test_only_calls_of_the_callers_own_subjects_are_shown),
         cmocka_unit_test(test_standings_count_the_call_that_was_admitted),
         cmocka_unit_test(test_standings_that_are_too_many_are_enforced_all_the_same),
+        cmocka_unit_test(test_a_dry_run_says_what_it_would_have_done_and_does_nothing),
+        cmocka_unit_test(test_a_dry_run_never_shadows_an_enforcing_limit),
+        cmocka_unit_test(test_F2_a_paced_max_is_released_evenly),
+        cmocka_unit_test(test_a_paced_limit_refuses_until_it_has_released_enough),
+        cmocka_unit_test(test_a_paced_limit_and_another_of_one_counter_both_hold),
+        cmocka_unit_test(test_a_paced_sliding_or_concurrent_limit_is_as_if_it_were_not),
+        cmocka_unit_test(test_a_paced_limit_stands_by_what_is_released),
         cmocka_unit_test(test_sums_saturate),
         cmocka_unit_test(test_settling_one_slot),
     };
