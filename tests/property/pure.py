@@ -16,7 +16,8 @@ LIB = ctypes.CDLL(os.path.abspath(_PATH))
 
 SLIDING, HOUR, DAY, MONTH = range(4)
 PARTS, SLOTS_MAX = 8, 9
-ADDRESS, VISITOR, ACCOUNT, KEY, ANONYMOUS, EVERYONE = range(6)
+ADDRESS, VISITOR, ACCOUNT, KEY, ANONYMOUS, EVERYONE, BYPASS = range(7)
+SUBJECTS = 7
 CALLS, TOKENS, COST, CONCURRENT = range(4)
 AMOUNT_MAX = 1 << 62
 UNLIMITED = (1 << 64) - 1
@@ -58,7 +59,7 @@ class Amounts(Structure):
 
 class Limit(Structure):
     _fields_ = [("name", c_char * 32), ("subject", c_int), ("unit", c_int), ("window", Window),
-                ("max", c_uint64)]
+                ("max", c_uint64), ("dry_run", c_bool), ("pace", c_bool)]
 
 
 class CounterSlot(Structure):
@@ -67,22 +68,22 @@ class CounterSlot(Structure):
 
 class Counter(Structure):
     _fields_ = [("subject", c_int), ("window", Window), ("slots", c_uint32),
-                ("slot", CounterSlot * SLOTS_MAX)]
+                ("begins_ms", c_int64), ("slot", CounterSlot * SLOTS_MAX)]
 
 
 class RuleInput(Structure):
     _fields_ = [("limits", POINTER(Limit)), ("n_limits", c_uint32),
                 ("counters", POINTER(Counter)), ("n_counters", c_uint32), ("present", c_uint32),
-                ("live", c_uint32 * 6), ("weights", Amounts), ("now_ms", c_int64)]
+                ("live", c_uint32 * SUBJECTS), ("weights", Amounts), ("now_ms", c_int64)]
 
 
 class Standing(Structure):
-    _fields_ = [("limit", c_uint8), ("remaining", c_uint64), ("more_ms", c_int64)]
+    _fields_ = [("limit", Limit), ("remaining", c_uint64), ("more_ms", c_int64)]
 
 
 class Verdict(Structure):
     _fields_ = [("outcome", c_int), ("refusal", c_int), ("limit", c_uint32),
-                ("until_ms", c_int64), ("n_standings", c_uint32), ("standings", Standing * 8)]
+                ("until_ms", c_int64), ("dry", c_uint64), ("n_standings", c_uint32), ("standings", Standing * 8)]
 
 
 def _declare(name, result, *arguments):
@@ -105,6 +106,7 @@ _window_slots = _declare("window_slots", c_uint32, Window, POINTER(Zone), c_int6
                          Slot * SLOTS_MAX)
 _window_frees_ms = _declare("window_frees_ms", c_int64, Window, POINTER(Zone), c_int64,
                             POINTER(Slot))
+_window_begins_ms = _declare("window_begins_ms", c_int64, Window, POINTER(Zone), c_int64)
 window_period = _declare("window_period", c_int64, Window, c_int64)
 _window_oldest_period = _declare("window_oldest_period", c_int64, Window, POINTER(Zone), c_int64)
 _storetime_now = _declare("storetime_now", c_int64, POINTER(StoreTime), POINTER(ClockNow))
@@ -113,6 +115,7 @@ _storetime_may_erase = _declare("storetime_may_erase", c_bool, POINTER(StoreTime
 _storetime_wait_ms = _declare("storetime_wait_ms", c_int64, POINTER(StoreTime),
                               POINTER(ClockNow), c_int64)
 _rule_decide = _declare("rule_decide", None, POINTER(RuleInput), POINTER(Verdict))
+paced = _declare("rule_paced", c_uint64, c_uint64, c_int64, c_int64, c_int64)
 _amounts_settle = _declare("amounts_settle", None, POINTER(Amounts), POINTER(Amounts),
                            POINTER(Amounts))
 
@@ -164,6 +167,10 @@ def frees_ms(w, z, t_ms, slot):
     return _window_frees_ms(w, byref(z), t_ms, byref(slot))
 
 
+def begins_ms(w, z, t_ms):
+    return _window_begins_ms(w, byref(z), t_ms)
+
+
 def oldest_period(w, z, t_ms):
     return _window_oldest_period(w, byref(z), t_ms)
 
@@ -188,11 +195,11 @@ def storetime_wait_ms(s, now, until_ms):
     return _storetime_wait_ms(byref(s), byref(now), until_ms)
 
 
-def decide(limits, counters, weights, now_ms, present=0x3f, live=()):
+def decide(limits, counters, weights, now_ms, present=(1 << SUBJECTS) - 1, live=()):
     """The verdict; what was given must be left as it was."""
     limits, counters = (Limit * len(limits))(*limits), (Counter * len(counters))(*counters)
     request = RuleInput(limits, len(limits), counters, len(counters), present,
-                        (c_uint32 * 6)(*live), Amounts((c_uint64 * 3)(*weights)), now_ms)
+                        (c_uint32 * SUBJECTS)(*live), Amounts((c_uint64 * 3)(*weights)), now_ms)
     before = bytes(limits), bytes(counters), bytes(request)
     out = Verdict()
     _rule_decide(byref(request), byref(out))

@@ -15,10 +15,11 @@ import pytest
 from hypothesis import assume, event, given, settings, strategies as st
 
 SLIDINGS = ["1s", "8s", "10s", "59s", "60s", "1h", "1d", "7d", "8d", "30d", "366d"]
-WINDOWS = [*SLIDINGS, "hour", "day", "month"]
+CALENDAR = ["hour", "day", "month"]
+WINDOWS = [*SLIDINGS, *CALENDAR]
 ZONES = ["UTC0", "CET-1CEST,M3.5.0,M10.5.0/3", "EST5EDT,M3.2.0,M11.1.0", "IST-5:30",
          "<+1030>-10:30<+11>-11,M10.1.0,M4.1.0", "EET-2EEST,M3.5.0/0,M10.5.0/0",
-         "CST5CDT,M3.2.0/0,M11.1.0/1", "<+14>-14", "<-12>12"]
+         "CST5CDT,M3.2.0/0,M11.1.0/1", "EST5EDT,M3.2.0,M11.1.0/0:30", "<+14>-14", "<-12>12"]
 SHARED = (pure.ANONYMOUS, pure.EVERYONE)
 CALLERS = ["a", "b"]  # two addresses
 
@@ -64,6 +65,7 @@ class Site:
         counters, charged = [], []
         for (subject, code), w in self.pairs().items():
             c, who = pure.Counter(subject=subject, window=w), "" if subject in SHARED else caller
+            c.begins_ms = pure.begins_ms(w, self.zone, t_ms)
             oldest = pure.oldest_period(w, self.zone, t_ms)
             found = pure.slots(w, self.zone, t_ms)
             c.slots = len(found)
@@ -83,8 +85,24 @@ class Site:
 
     def ask(self, caller, weights, t_ms):
         counters, charged = self.counters(caller, t_ms)
-        live = [self.live(s, caller) for s in range(6)]
-        return pure.decide(self.limits, counters, weights, t_ms, live=live), charged
+        live = [self.live(s, caller) for s in range(pure.SUBJECTS)]
+        v = pure.decide(self.limits, counters, weights, t_ms, live=live)
+        if any(x.dry_run for x in self.limits):
+            self.dry_runs_change_nothing(v, lambda some: pure.decide(some, counters, weights,
+                                                                     t_ms, live=live))
+        return v, charged
+
+    def dry_runs_change_nothing(self, v, decide):
+        """As without them; and each says what it alone would have done."""
+        w = decide([x for x in self.limits if not x.dry_run])
+        assert (v.outcome, v.refusal, v.until_ms) == (w.outcome, w.refusal, w.until_ms)
+        assert v.n_standings == w.n_standings
+        for one, other in zip(v.standings[:v.n_standings], w.standings):
+            assert bytes(one) == bytes(other)
+        for i, x in enumerate(self.limits):
+            alone = pure.Limit(x.name, x.subject, x.unit, x.window, x.max, False, x.pace)
+            would = x.dry_run and decide([alone]).outcome != pure.ADMITTED
+            assert bool(v.dry >> i & 1) == would
 
     def erase(self, t_ms):
         if pure.storetime_may_erase(self.machine.stored, t_ms):
@@ -130,31 +148,47 @@ class Site:
     def used(self, limit, caller, t_ms, parts=pure.PARTS):
         return sum(a.now[limit.unit] for a in self.within(limit, caller, t_ms, parts))
 
+    def may_use(self, limit, t_ms):
+        """What the limit lets be used by now: all of it, or what is released."""
+        if not limit.pace or limit.max == pure.UNLIMITED:
+            return limit.max
+        begins_ms = pure.begins_ms(limit.window, self.zone, t_ms)
+        length_ms = next_edge_at_ms(self.zone, limit.window, t_ms) - begins_ms
+        part_ms = t_ms - begins_ms + length_ms // 12
+        return limit.max * min(length_ms, part_ms) // length_ms
+
     def must_fit(self, caller, weights, t_ms):
         for x in self.limits:
+            if x.dry_run:
+                continue
             if x.unit == pure.CONCURRENT:
                 assert self.live(x.subject, caller) < x.max
             else:
                 assert x.max > 0
-                assert self.used(x, caller, t_ms) + weights[x.unit] <= x.max
+                assert self.used(x, caller, t_ms) + weights[x.unit] <= self.may_use(x, t_ms)
 
     def must_not_fit(self, v, caller, weights, t_ms):
         """A refusal is no whim: the limit that named it is full, an eighth forgiven."""
         x = self.limits[v.limit]
+        assert not x.dry_run
         if x.unit == pure.CONCURRENT:
             assert self.live(x.subject, caller) >= x.max
         elif v.outcome == pure.TOO_LONG:
             assert weights[x.unit] > x.max and x.unit != pure.CALLS
         else:
             used = self.used(x, caller, t_ms, pure.PARTS + 1)
-            assert x.max == 0 or used + weights[x.unit] > x.max
+            assert x.max == 0 or used + weights[x.unit] > self.may_use(x, t_ms)
 
-    def wait_is_exact(self, v, caller, weights):
-        """Nothing else changing, refused until the instant and admitted at it."""
+    def wait_is_exact(self, v, caller, weights, t_ms):
+        """Nothing else changing, refused until the instant and admitted at it, unless a paced
+        window that has begun since has not released enough yet."""
         late, _ = self.ask(caller, weights, v.until_ms - 1)
         assert late.outcome == pure.REFUSED
         then, _ = self.ask(caller, weights, v.until_ms)
-        assert then.outcome == pure.ADMITTED
+        if then.outcome != pure.ADMITTED:
+            x = self.limits[then.limit]
+            assert x.pace and pure.begins_ms(x.window, self.zone, v.until_ms) > t_ms
+            assert weights[x.unit] > self.may_use(x, v.until_ms)
 
     def rows_are_exact(self):
         """F15: each row is the sum of what was charged to it, to the last unit."""
@@ -165,7 +199,7 @@ class Site:
     def no_interval_is_over(self):
         """Wherever an interval of a sliding limit's length begins, it holds at most max."""
         for x in self.limits:
-            if x.unit == pure.CONCURRENT or x.window.kind != pure.SLIDING:
+            if x.dry_run or x.unit == pure.CONCURRENT or x.window.kind != pure.SLIDING:
                 continue
             for first in self.admitted:
                 end_ms = first.time_ms + x.window.seconds * 1000
@@ -181,8 +215,8 @@ maxima = {pure.CALLS: st.integers(1, 12), pure.TOKENS: st.integers(60, 400),
 subjects = st.sampled_from([pure.ADDRESS, pure.ANONYMOUS, pure.EVERYONE])
 
 
-def make_limit(subject, unit, text, limit_max):
-    return pure.Limit(b"", subject, unit, pure.window(text), limit_max)
+def make_limit(subject, unit, text, limit_max, dry_run=False, pace=False):
+    return pure.Limit(b"", subject, unit, pure.window(text), limit_max, dry_run, pace)
 
 
 @st.composite
@@ -191,7 +225,10 @@ def limits(draw, units=(pure.CALLS, pure.TOKENS, pure.COST, pure.CONCURRENT), wi
     sort = draw(st.integers(0, 19))
     highest = {0: st.just(0), 1: st.just(pure.UNLIMITED), 2: st.integers(0, 60)}.get(
         sort, maxima[unit])
-    return make_limit(draw(subjects), unit, draw(st.sampled_from(windows)), draw(highest))
+    text = draw(st.sampled_from(windows))
+    pace = text in CALENDAR and unit != pure.CONCURRENT and draw(st.booleans())
+    dry_run = draw(st.integers(0, 5)) == 0
+    return make_limit(draw(subjects), unit, text, draw(highest), dry_run, pace)
 
 
 weights = st.tuples(st.just(1), st.integers(0, 60), st.integers(0, 900)).map(list)
@@ -217,13 +254,16 @@ def move_to(site, t_ms):
     site.machine.tick(site.machine.wait_ms(t_ms))
 
 
-def next_edge_ms(site, w):
+def next_edge_at_ms(z, w, t_ms):
     """When the newest slot of a window is followed by the next one."""
-    t_ms = site.machine.time()
     if w.kind == pure.SLIDING:
         part_ms = w.seconds * 125
         return (t_ms // part_ms + 1) * part_ms
-    return pure.frees_ms(w, site.zone, t_ms, pure.slots(w, site.zone, t_ms)[0])
+    return pure.frees_ms(w, z, t_ms, pure.slots(w, z, t_ms)[0])
+
+
+def next_edge_ms(site, w):
+    return next_edge_at_ms(site.zone, w, site.machine.time())
 
 
 def play_move(site, move):
@@ -253,9 +293,10 @@ def play_burst(site, caller, n, weight):
         assert site.rows == before  # F11
         site.must_not_fit(v, caller, weight, t_ms)
         if v.outcome == pure.REFUSED:
-            tried = [x for x in site.limits if x.max == 0 or x.unit == pure.CONCURRENT]
+            tried = [x for x in site.limits
+                     if not x.dry_run and (x.max == 0 or x.unit == pure.CONCURRENT)]
             if not tried and not site.zone_changed:
-                site.wait_is_exact(v, caller, weight)
+                site.wait_is_exact(v, caller, weight, t_ms)
         return
 
 
@@ -391,7 +432,7 @@ def test_F5_the_number_shown_is_the_number_enforced(text, limit_max, start_ms, r
             site.reserve("a", one)
     v = site.reserve("a", one)
     (shown,) = v.standings[:v.n_standings]
-    assert shown.limit == 0
+    assert bytes(shown.limit) == bytes(site.limits[0])
     if limit_max == 0:
         assert shown.remaining == 0 and shown.more_ms == v.until_ms
         return
@@ -409,6 +450,62 @@ def test_F5_the_number_shown_is_the_number_enforced(text, limit_max, start_ms, r
     for n in range(left):
         assert site.reserve("a", one).outcome == pure.ADMITTED, n
     assert site.reserve("a", one).outcome == pure.REFUSED
+
+
+CHANGES = ["2024-03-10", "2024-03-31", "2024-10-27", "2024-11-03"]
+eighths_of_a_day = st.lists(st.integers(0, 2 * pure.DAY_MS), min_size=2, max_size=20).map(sorted)
+
+
+@settings(max_examples=300)
+@given(text=st.sampled_from(CALENDAR), rule=st.sampled_from(ZONES), night=st.sampled_from(CHANGES),
+       offsets=eighths_of_a_day, limit_max=st.integers(0, pure.AMOUNT_MAX - 1))
+def test_F43_what_is_released_of_a_window_never_decreases(text, rule, night, offsets, limit_max):
+    """Days of 23 and 25 hours, and dates that come twice."""
+    w, z = pure.window(text), pure.zone(rule)
+    begins, released = {}, {}
+    for offset in offsets:
+        t_ms = night_ms(night) - pure.DAY_MS + offset
+        (slot,), begins_ms = pure.slots(w, z, t_ms), pure.begins_ms(w, z, t_ms)
+        ends_ms = pure.frees_ms(w, z, t_ms, slot)
+        assert begins_ms <= t_ms < ends_ms
+        assert begins.setdefault(slot.number, begins_ms) == begins_ms
+        assert pure.slots(w, z, begins_ms)[0].number == slot.number
+        assert pure.slots(w, z, begins_ms - 1)[0].number < slot.number
+        if text != "hour":
+            date, first = (civil.libc_date(rule, x) for x in (t_ms, begins_ms))
+            assert first == (date if text == "day" else date.replace(day=1))
+            assert civil.libc_date(rule, begins_ms - 1) < first
+        now = pure.paced(limit_max, begins_ms, ends_ms, t_ms)
+        assert released.get(slot.number, 0) <= now <= limit_max
+        released[slot.number] = now
+
+
+@settings(max_examples=500)
+@given(limit_max=st.one_of(st.integers(0, pure.AMOUNT_MAX), st.integers(0, 100)),
+       begins_ms=st.integers(-(1 << 50), 1 << 50), part=st.fractions(0, 1),
+       length_ms=st.one_of(st.sampled_from([x * pure.HOUR_MS for x in (1, 23, 24, 25, 744, 745)]),
+                           st.integers(1, 745 * pure.HOUR_MS)))
+def test_F2_a_paced_max_is_released_as_exact_numbers_say(limit_max, begins_ms, part, length_ms):
+    passed_ms = int(part * length_ms)
+    released = pure.paced(limit_max, begins_ms, begins_ms + length_ms, begins_ms + passed_ms)
+    due_ms = min(length_ms, passed_ms + length_ms // 12) if passed_ms < length_ms else length_ms
+    assert released == limit_max * due_ms // length_ms
+
+
+@settings(max_examples=200)
+@given(text=st.sampled_from(CALENDAR), rule=st.sampled_from(ZONES), start_ms=starts,
+       limit_max=st.integers(1, 2000), share=st.fractions(0, 1), weight=st.integers(1, 100))
+def test_the_wait_of_a_paced_refusal_is_exact(text, rule, start_ms, limit_max, share, weight):
+    """Whatever is used so far: refused the millisecond before, admitted at it."""
+    site = Site([make_limit(pure.EVERYONE, pure.TOKENS, text, limit_max, pace=True)], rule,
+                start_ms)
+    _, (row,) = site.ask("a", [1, 0, 0], start_ms)
+    site.rows[row] = [0, int(share * limit_max), 0]
+    v, _ = site.ask("a", [1, weight, 0], start_ms)
+    if v.outcome == pure.REFUSED:
+        event("refused")
+        assert v.until_ms <= next_edge_at_ms(site.zone, site.limits[0].window, start_ms)
+        site.wait_is_exact(v, "a", [1, weight, 0], start_ms)
 
 
 @settings(max_examples=200)
