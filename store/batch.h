@@ -37,6 +37,10 @@ enum error batch_erase(struct batch *b, unsigned most);
 enum error batch_periods(struct batch *b);
 enum error batch_windows(struct batch *b, struct op *op);
 
+/* dry.c: counts what the dry runs of the view would have refused of what is admitted */
+enum error batch_dry(struct batch *b, const struct view *v, const struct verdict *verdict,
+                     int64_t day);
+
 /* reset.c */
 enum error batch_clock_reset(struct batch *b, struct op *op);
 

@@ -107,7 +107,8 @@ static enum error write_reservation(struct batch *b, struct op *op, const struct
         (e = batch_history(b, r->day, &day)) != ERROR_NONE)
         return e;
     day->admitted++;
-    return ERROR_NONE;
+    day->bypassed += op->demand.caller.bypass;
+    return batch_dry(b, v, &op->answer.verdict, r->day);
 }
 
 static void fill_reservation(const struct batch *b, const struct op *op, struct reservation *r)

@@ -94,7 +94,7 @@ struct subject_id {
 };
 
 /* `everyone` is always present and needs no id; `anonymous` is present if `anonymous`
- * is set. */
+ * is set. Of a `bypass` caller nothing else counts, a key that was shown neither. */
 struct caller {
     struct subject_id id[SUBJECTS];
     bool anonymous;
@@ -109,7 +109,9 @@ struct caller {
  * The caller's hashes that have been computed for this request, so that the writer need not
  * compute again what the check has. The ledger's own: zero at first.
  */
-#define HASHES_KEPT 12 /* three windows of an address, two periods each, is the usual most */
+/* Address, visitor, account and key in three windows each; more, as in the minutes after
+ * midnight, are computed again. */
+#define HASHES_KEPT 12
 struct hashes {
     unsigned n;
     bool live_known;
@@ -184,9 +186,10 @@ struct settlement {
     uint64_t overhead_max;          /* bound of the model's extra overhead that this may set */
     bool upstream_error;            /* counted in the history */
     enum health health;
-    unsigned breaker_after;   /* HEALTH_FAILED so many times in a row opens the breaker; >= 1 */
-    int64_t breaker_pause_ms; /* for so long; doubled with each probe that fails, at most x 16 */
-    int64_t retry_after_ms;   /* HEALTH_REFUSED: what the API asked for; 0: it did not */
+    unsigned breaker_after; /* HEALTH_FAILED so many times in a row opens the breaker; >= 1 */
+    int64_t
+        breaker_pause_ms;   /* for so long; doubled with each probe that fails, at most x 16 */
+    int64_t retry_after_ms; /* HEALTH_REFUSED: what the API asked for; 0: it did not */
 };
 
 /*
@@ -336,7 +339,7 @@ enum error ledger_clock_reset(struct ledger *l, const struct policy *p);
 struct history_day {
     int64_t day; /* civil, days since 1970 */
     uint64_t admitted, settled, unknown, given_back;
-    uint64_t bypassed; /* of the admitted: the owner's own */
+    uint64_t bypassed;                         /* of the admitted: the owner's own */
     uint64_t tokens_in, tokens_out, cost_nano; /* settled, or reserved where usage is unknown */
     uint64_t figures[FIGURES];
 };

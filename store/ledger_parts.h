@@ -21,11 +21,15 @@
 #include "store/period.h"
 #include "store/record.h"
 
-/* One request against the rows of one transaction. 12 KB: never on a worker's stack, where
+/* One request against the rows of one transaction. 17 KB: never on a worker's stack, where
  * every stream would go on holding it. */
 struct view {
-    struct counter counter[LIMITS_MAX];
-    struct row_key row[LIMITS_MAX]; /* of each counter's newest slot */
+    const struct limit *limits; /* that hold for it: the policy's, or `own` */
+    unsigned n_limits;
+    bool no_key;                       /* the key that was shown is none of the site's */
+    struct limit own[VIEW_LIMITS_MAX]; /* the policy's with those of the caller's key */
+    struct counter counter[VIEW_LIMITS_MAX];
+    struct row_key row[VIEW_LIMITS_MAX]; /* of each counter's newest slot */
     unsigned n;
     uint32_t present;
     int64_t store_ms;
@@ -143,12 +147,13 @@ bool view_hash(const struct view_context *c, const struct period_entry *e, int64
                enum subject s, struct demand *d, uint8_t out[SUBJECT_HASH]);
 
 /*
- * Reads every counter that the demand's limits need into c->view. ERROR_PERIODS if the key of a
+ * Finds the key that was shown, and reads every counter that the limits that hold for the
+ * demand need into c->view, where the policy's limits are borrowed. ERROR_PERIODS if the key of a
  * window is missing or not the store's (the caller reads the file again and tries once more).
  */
 enum error view_build(const struct view_context *c, const struct policy *p, struct demand *d);
 
-/* The verdict over c->view, live reservations included, as an answer with real waits. */
+/* The verdict over c->view (indices of limits are the view's), live reservations included, as an answer with real waits. */
 enum error view_decide(const struct view_context *c, const struct policy *p,
                        const struct demand *d, struct answer *out);
 

@@ -200,9 +200,46 @@ static uint64_t key_rest(const struct kv_slice *key, unsigned width)
     return get_int(&g, width);
 }
 
+void key_dry(int64_t day, const char *limit, struct row_key *out)
+{
+    struct put p = key_start(TABLE_DRY, out);
+
+    put_int(&p, sortable(day), 8);
+    put_bytes(&p, limit, strnlen(limit, LIMIT_NAME_MAX - 1));
+    key_end(out, &p);
+}
+
+static bool in_a_name(uint8_t c)
+{
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
+           c == '-' || c == '_';
+}
+
+bool key_dry_read(const struct kv_slice *key, int64_t *day, char limit[LIMIT_NAME_MAX])
+{
+    const size_t head = 1 + 8;
+    const uint8_t *bytes = key->data;
+    int64_t at;
+
+    if (!key_instant(TABLE_DRY, key, &at) || key->n == head || key->n >= head + LIMIT_NAME_MAX)
+        return false;
+    for (size_t i = head; i < key->n; i++)
+        if (!in_a_name(bytes[i]))
+            return false;
+    *day = at;
+    memcpy(limit, bytes + head, key->n - head);
+    limit[key->n - head] = '\0';
+    return true;
+}
+
 uint32_t key_window(const struct kv_slice *key)
 {
     return (uint32_t)key_rest(key, 4);
+}
+
+enum subject key_subject(const struct kv_slice *key)
+{
+    return (enum subject)(key_rest(key, 5) & UINT8_MAX);
 }
 
 uint64_t hold_id(const struct kv_slice *key)
@@ -374,10 +411,29 @@ bool record_state_read(const struct kv_slice *v, struct state *out)
     return true;
 }
 
+void record_count(uint64_t n, struct record *out)
+{
+    struct put p = record_start(out);
+
+    put_int(&p, n, 8);
+    record_end(out, &p);
+}
+
+bool record_count_read(const struct kv_slice *v, uint64_t *out)
+{
+    struct get g = value_start(v);
+    uint64_t n = get_int(&g, 8);
+
+    if (!get_done(&g))
+        return false;
+    *out = n;
+    return true;
+}
+
 void record_history(const struct history_day *h, struct record *out)
 {
-    const uint64_t fields[] = {h->admitted,  h->settled,    h->unknown,  h->given_back,
-                               h->tokens_in, h->tokens_out, h->cost_nano};
+    const uint64_t fields[] = {h->admitted,  h->settled,    h->unknown,   h->given_back,
+                               h->tokens_in, h->tokens_out, h->cost_nano, h->bypassed};
     struct put p = record_start(out);
 
     for (unsigned i = 0; i < sizeof fields / sizeof *fields; i++)
@@ -392,8 +448,8 @@ bool record_history_read(const struct kv_slice *v, struct history_day *out)
 {
     struct get g = value_start(v);
     struct history_day h;
-    uint64_t *const fields[] = {&h.admitted,  &h.settled,    &h.unknown,  &h.given_back,
-                                &h.tokens_in, &h.tokens_out, &h.cost_nano};
+    uint64_t *const fields[] = {&h.admitted,  &h.settled,    &h.unknown,   &h.given_back,
+                                &h.tokens_in, &h.tokens_out, &h.cost_nano, &h.bypassed};
 
     memset(&h, 0, sizeof h);
     for (unsigned i = 0; i < sizeof fields / sizeof *fields; i++)
@@ -597,7 +653,7 @@ void record_hold(const struct hold *h, struct record *out)
 static bool get_rows(struct get *g, struct hold *h)
 {
     h->n_rows = (unsigned)get_int(g, 1);
-    if (h->n_rows > LIMITS_MAX)
+    if (h->n_rows > VIEW_LIMITS_MAX)
         return false;
     for (unsigned i = 0; i < h->n_rows; i++) {
         h->row[i].n = (uint8_t)get_int(g, 1);
@@ -663,6 +719,9 @@ bool record_row_ok(const void *key, size_t nkey, const void *value, size_t nvalu
     struct history_day day = {0};
     struct amounts amounts;
     struct hold hold;
+    char limit[LIMIT_NAME_MAX];
+    int64_t at;
+    uint64_t count;
 
     if (nkey < 1)
         return false;
@@ -675,6 +734,8 @@ bool record_row_ok(const void *key, size_t nkey, const void *value, size_t nvalu
         return nkey == 9 + 1 + SUBJECT_HASH && record_amounts_read(&v, &amounts);
     case TABLE_COUNTER:
         return nkey == 9 + 4 + 1 + SUBJECT_HASH && record_amounts_read(&v, &amounts);
+    case TABLE_DRY:
+        return key_dry_read(&k, &at, limit) && record_count_read(&v, &count);
     case TABLE_RESERVATION:
         return nkey == 9 + 8 && record_hold_read(&v, &hold);
     default:

@@ -13,6 +13,7 @@
  *   3 day           end_ms, subject, hash            calendar-day counters (kept `retention`)
  *   4 counter       end_ms, window, subject, hash    all other counters
  *   5 reservation   deadline (boot time), id         what is under way
+ *   6 dry           civil day, limit name            what a dry run would have refused
  */
 #ifndef STORE_RECORD_H
 #define STORE_RECORD_H
@@ -35,7 +36,8 @@ enum table {
     TABLE_DAY = 3,
     TABLE_COUNTER = 4,
     TABLE_RESERVATION = 5,
-    TABLE_END = 6
+    TABLE_DRY = 6,
+    TABLE_END = 7
 };
 
 struct row_key {
@@ -59,12 +61,16 @@ void key_reservation(int64_t deadline_boot_ms, uint64_t id, struct row_key *out)
 
 /* The instant with which an expiring row's key begins; false for a key of another table. */
 bool key_instant(enum table t, const struct kv_slice *key, int64_t *ms);
-uint32_t key_window(const struct kv_slice *key); /* window_code of a TABLE_COUNTER key */
+uint32_t key_window(const struct kv_slice *key);      /* window_code of a TABLE_COUNTER key */
+enum subject key_subject(const struct kv_slice *key); /* of a TABLE_COUNTER key */
 bool key_history_day(const struct kv_slice *key, int64_t *day);
+void key_dry(int64_t day, const char *limit, struct row_key *out);
+/* False, both untouched, for a key that is none, its name included. */
+bool key_dry_read(const struct kv_slice *key, int64_t *day, char limit[LIMIT_NAME_MAX]);
 
 /* Values. */
 #define RECORD_MAX                                                                             \
-    2048 /* a reservation with LIMITS_MAX rows is 1.3 KB; LMDB keeps < 2 KB in a page */
+    2048 /* the longest, a reservation, is below 1.4 KB: LMDB keeps < 2 KB in a page */
 
 struct record {
     size_t n;
@@ -101,6 +107,9 @@ struct state {
 void record_state(const struct state *s, struct record *out);
 bool record_state_read(const struct kv_slice *v, struct state *out);
 
+void record_count(uint64_t n, struct record *out);
+bool record_count_read(const struct kv_slice *v, uint64_t *out);
+
 void record_history(const struct history_day *h, struct record *out);
 bool record_history_read(const struct kv_slice *v, struct history_day *out); /* not `day` */
 
@@ -130,6 +139,9 @@ bool key_name_ok(const char *name); /* letters, digits, '-', '_'; not '-' first 
 void record_issued(const struct ledger_key *k, struct record *out);
 bool record_issued_read(const struct kv_slice *v, struct ledger_key *out);
 
+/* Limits that can hold for one request, and so the counters that it can be charged to. */
+#define VIEW_LIMITS_MAX (LIMITS_MAX + KEY_LIMITS_MAX)
+
 /* One call under way: what was charged, and to which rows. */
 struct hold {
     uint8_t boot_id[16];
@@ -142,7 +154,7 @@ struct hold {
         uint8_t hash[SUBJECT_HASH]; /* under secret and boot id */
     } live[SUBJECTS];
     unsigned n_rows;
-    struct row_key row[LIMITS_MAX];
+    struct row_key row[VIEW_LIMITS_MAX];
 };
 void record_hold(const struct hold *h, struct record *out);
 bool record_hold_read(const struct kv_slice *v, struct hold *out);

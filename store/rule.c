@@ -64,6 +64,22 @@ static bool same_counter(const struct limit *a, const struct limit *b)
            (a->unit == UNIT_CONCURRENT || window_equal(a->window, b->window));
 }
 
+unsigned rule_limits(const struct limit *site, unsigned n, const struct limit *own,
+                     unsigned n_own, struct limit *out)
+{
+    unsigned kept = 0;
+    for (unsigned i = 0; i < n; i++) {
+        bool replaced = false;
+        for (unsigned k = 0; k < n_own && !replaced; k++)
+            replaced = same_counter(&site[i], &own[k]);
+        if (!replaced)
+            out[kept++] = site[i];
+    }
+    for (unsigned k = 0; k < n_own; k++)
+        out[kept++] = own[k];
+    return kept;
+}
+
 static bool is_paced(const struct limit *l)
 {
     return l->pace && l->unit != UNIT_CONCURRENT && l->window.kind != WINDOW_SLIDING;

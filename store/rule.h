@@ -132,6 +132,14 @@ struct verdict {
 void rule_decide(const struct rule_input *in, struct verdict *out);
 
 /*
+ * The limits that hold for a caller with a key: the site's, but a key's own limit takes the
+ * place of every one per key of the same unit and window, dry runs among them. out has room for
+ * n + n_own, the site's first and in their order; returns how many.
+ */
+unsigned rule_limits(const struct limit *site, unsigned n, const struct limit *own,
+                     unsigned n_own, struct limit *out);
+
+/*
  * What of a paced max is released at the instant: what even use would have come to
  * 1/PACE_AHEAD of the window later, so that a day's crowd of the morning finds some, and all of
  * it towards the end. Rounded down; never decreases with time; 0 before begins_ms, max from

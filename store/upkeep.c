@@ -73,6 +73,7 @@ static bool has_ended(const struct batch *b, enum table t, const struct kv_slice
         return false;
     switch (t) {
     case TABLE_HISTORY:
+    case TABLE_DRY:
         return at < zone_day(view_zone(b->ledger, &b->policy), store_ms) - HISTORY_DAYS;
     case TABLE_DAY:
         return store_ms - b->policy.retention_ms >= at;
@@ -129,7 +130,7 @@ static enum error erase_table(struct batch *b, enum table t, unsigned *left)
 
 enum error batch_erase(struct batch *b, unsigned most)
 {
-    static const enum table tables[] = {TABLE_DAY, TABLE_COUNTER, TABLE_HISTORY};
+    static const enum table tables[] = {TABLE_DAY, TABLE_COUNTER, TABLE_HISTORY, TABLE_DRY};
     unsigned holds = most;
     /* Reservations go by boot time, which does not step: no hold applies to them. */
     enum error e = erase_table(b, TABLE_RESERVATION, &holds);
@@ -230,11 +231,11 @@ enum error batch_periods(struct batch *b)
     return ERROR_NONE;
 }
 
-static bool in_policy(const struct op *op, uint32_t code)
+/* Whether one of the limits that hold for the request names the window. */
+static bool in_view(const struct view *v, uint32_t code)
 {
-    for (unsigned i = 0; i < op->policy.n_limits; i++)
-        if (op->policy.limits[i].unit != UNIT_CONCURRENT &&
-            window_code(op->policy.limits[i].window) == code)
+    for (unsigned i = 0; i < v->n_limits; i++)
+        if (v->limits[i].unit != UNIT_CONCURRENT && window_code(v->limits[i].window) == code)
             return true;
     return false;
 }
@@ -271,10 +272,10 @@ static enum error has_live_row(struct batch *b, uint32_t code, bool *out)
 }
 
 /*
- * Makes room for a new window when configurations of the past have used up all places: one that
- * no limit names any more and no live row uses. Rare, so it may look at every counter.
+ * Makes room for a new window when configurations of the past, or keys, have used up all places:
+ * one that no limit of this request names and no live row uses. Rare, so it may look at every counter.
  */
-static enum error drop_unused_window(struct batch *b, const struct op *op, struct periods *p)
+static enum error drop_unused_window(struct batch *b, const struct view *v, struct periods *p)
 {
     struct state *s = &b->state;
 
@@ -283,7 +284,7 @@ static enum error drop_unused_window(struct batch *b, const struct op *op, struc
         uint32_t code = s->window[i].code;
         enum error e = ERROR_NONE;
 
-        if (!in_policy(op, code) && code != window_code((struct window){WINDOW_DAY, 0}))
+        if (!in_view(v, code) && code != window_code((struct window){WINDOW_DAY, 0}))
             e = has_live_row(b, code, &live);
         if (e != ERROR_NONE)
             return e;
@@ -318,7 +319,7 @@ static enum error add_window(struct batch *b, const struct op *op, struct window
     if (state_has(s, code))
         return ERROR_NONE;
     if (s->n_windows == PERIOD_WINDOWS || p->n == PERIOD_WINDOWS)
-        e = drop_unused_window(b, op, p);
+        e = drop_unused_window(b, &b->ledger->writer_view, p);
     if (e == ERROR_NONE && !periods_find(p, code))
         e = periods_add(
             p, code,
@@ -331,18 +332,20 @@ static enum error add_window(struct batch *b, const struct op *op, struct window
     return ERROR_NONE;
 }
 
+/* For the limits of the writer's view. */
 enum error batch_windows(struct batch *b, struct op *op)
 {
     struct ledger *l = b->ledger;
+    const struct view *v = &l->writer_view;
     const struct state before = b->state;
     struct periods p;
 
     if ((op->error = ledger_periods_refresh(l, false)) != ERROR_NONE)
         return ERROR_NONE;
     ledger_periods_copy(l, &p);
-    for (unsigned i = 0; i < op->policy.n_limits && op->error == ERROR_NONE; i++)
-        if (op->policy.limits[i].unit != UNIT_CONCURRENT)
-            op->error = add_window(b, op, op->policy.limits[i].window, &p);
+    for (unsigned i = 0; i < v->n_limits && op->error == ERROR_NONE; i++)
+        if (v->limits[i].unit != UNIT_CONCURRENT)
+            op->error = add_window(b, op, v->limits[i].window, &p);
     if (op->error == ERROR_NONE)
         op->error = write_periods(l, &p);
     if (op->error != ERROR_NONE)

@@ -8,6 +8,8 @@
 #include "store/ledger_parts.h"
 #include "store/rows.h"
 
+_Static_assert(VIEW_LIMITS_MAX <= RULE_LIMITS_MAX, "a dry run of each has a bit");
+
 static const struct zone utc;
 
 const struct zone *view_zone(const struct ledger *l, const struct policy *p)
@@ -17,11 +19,13 @@ const struct zone *view_zone(const struct ledger *l, const struct policy *p)
 
 static bool subject_is_shared(enum subject s)
 {
-    return s == SUBJECT_EVERYONE || s == SUBJECT_ANONYMOUS;
+    return s == SUBJECT_EVERYONE || s == SUBJECT_ANONYMOUS || s == SUBJECT_BYPASS;
 }
 
 static bool caller_has(const struct caller *c, enum subject s)
 {
+    if (c->bypass || s == SUBJECT_BYPASS)
+        return c->bypass && s == SUBJECT_BYPASS;
     if (s == SUBJECT_EVERYONE)
         return true;
     return s == SUBJECT_ANONYMOUS ? c->anonymous : c->id[s].n > 0;
@@ -141,20 +145,51 @@ static bool counter_is_listed(const struct view *v, const struct limit *l)
     return false;
 }
 
+/* Asked anew in each transaction: a key that was revoked since the check refuses. */
+static enum error take_key(const struct view_context *c, const struct policy *p,
+                           struct demand *d)
+{
+    struct view *v = c->view;
+    struct subject_id *id = &d->caller.id[SUBJECT_KEY];
+    struct ledger_key k;
+
+    v->limits = p->limits;
+    v->n_limits = p->n_limits;
+    v->no_key = false;
+    if (!d->caller.has_key || d->caller.bypass)
+        return ERROR_NONE;
+    id->n = 0;
+    enum error e = key_find(c->txn, d->caller.key_hash, &k);
+    if (e != ERROR_NONE) {
+        v->no_key = e == ERROR_NOT_FOUND;
+        return v->no_key ? ERROR_NONE : e;
+    }
+    id->n = sizeof k.id;
+    memcpy(id->bytes, k.id, sizeof k.id);
+    if (k.n_limits == 0)
+        return ERROR_NONE;
+    v->n_limits = rule_limits(p->limits, p->n_limits, k.limits, k.n_limits, v->own);
+    v->limits = v->own;
+    return ERROR_NONE;
+}
+
 enum error view_build(const struct view_context *c, const struct policy *p, struct demand *d)
 {
     struct view *out = c->view;
     const struct zone *z = view_zone(c->ledger, p);
+    enum error e = take_key(c, p, d);
 
     out->n = 0;
     out->present = 0;
     out->store_ms = storetime_now(&c->state->time, c->now);
+    if (e != ERROR_NONE || out->no_key)
+        return e;
     for (unsigned s = 0; s < SUBJECTS; s++)
         if (caller_has(&d->caller, (enum subject)s))
             out->present |= 1U << s;
     hash_live(c, d, out->present);
-    for (unsigned i = 0; i < p->n_limits; i++) {
-        const struct limit *l = &p->limits[i];
+    for (unsigned i = 0; i < out->n_limits; i++) {
+        const struct limit *l = &out->limits[i];
         struct counter *k = &out->counter[out->n];
 
         if (l->unit == UNIT_CONCURRENT || !(out->present & 1U << l->subject) ||
@@ -162,8 +197,7 @@ enum error view_build(const struct view_context *c, const struct policy *p, stru
             continue;
         k->subject = l->subject;
         k->window = l->window;
-        enum error e = read_counter(c, z, d, k, &out->row[out->n]);
-        if (e != ERROR_NONE)
+        if ((e = read_counter(c, z, d, k, &out->row[out->n])) != ERROR_NONE)
             return e;
         out->n++;
     }
@@ -230,14 +264,17 @@ static enum error count_live(void *arg, uint64_t id, const struct hold_places *p
     return ERROR_NONE;
 }
 
-static uint32_t counts_live(const struct policy *p)
-{
-    uint32_t wanted = p->site_streams > 0 ? 1U << SUBJECT_EVERYONE : 0;
+/* Each reservation holds a place of one of these, and of no more. */
+#define EVERY_STREAM (1U << SUBJECT_EVERYONE | 1U << SUBJECT_BYPASS)
 
-    for (unsigned i = 0; i < p->n_limits; i++)
-        if (p->limits[i].unit == UNIT_CONCURRENT)
-            wanted |= 1U << p->limits[i].subject;
-    return wanted;
+static uint32_t counts_live(const struct policy *p, const struct view *v)
+{
+    uint32_t wanted = 0;
+
+    for (unsigned i = 0; i < v->n_limits; i++)
+        if (v->limits[i].unit == UNIT_CONCURRENT)
+            wanted |= 1U << v->limits[i].subject;
+    return (wanted & v->present) | (p->site_streams > 0 ? EVERY_STREAM : 0);
 }
 
 static void answer_from_verdict(const struct view_context *c, struct answer *out)
@@ -262,9 +299,9 @@ enum error view_decide(const struct view_context *c, const struct policy *p,
 {
     const struct view *v = c->view;
     struct live_count live = {
-        .live = c->ledger->live, .hashes = &d->hashes, .wanted = counts_live(p) & v->present};
-    struct rule_input in = {.limits = p->limits,
-                            .n_limits = p->n_limits,
+        .live = c->ledger->live, .hashes = &d->hashes, .wanted = counts_live(p, v)};
+    struct rule_input in = {.limits = v->limits,
+                            .n_limits = v->n_limits,
                             .counters = v->counter,
                             .n_counters = v->n,
                             .present = v->present,
@@ -272,8 +309,8 @@ enum error view_decide(const struct view_context *c, const struct policy *p,
                             .now_ms = v->store_ms};
 
     memset(out, 0, sizeof *out);
-    if (c->state->paused) {
-        out->decision = DECISION_PAUSED;
+    if (v->no_key || c->state->paused) {
+        out->decision = v->no_key ? DECISION_NO_KEY : DECISION_PAUSED;
         return ERROR_NONE;
     }
     if (live.wanted) {
@@ -285,7 +322,7 @@ enum error view_decide(const struct view_context *c, const struct policy *p,
     rule_decide(&in, &out->verdict);
     answer_from_verdict(c, out);
     if (out->decision == DECISION_ADMITTED && p->site_streams > 0 &&
-        live.of[SUBJECT_EVERYONE] >= p->site_streams)
+        live.of[SUBJECT_EVERYONE] + live.of[SUBJECT_BYPASS] >= p->site_streams)
         out->decision = DECISION_BUSY;
     return ERROR_NONE;
 }

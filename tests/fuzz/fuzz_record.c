@@ -53,7 +53,7 @@ static void check_hold(const struct kv_slice *v)
     }
     if (!whole)
         return;
-    require(h.n_live <= SUBJECTS && h.n_rows <= LIMITS_MAX && places.n == h.n_live);
+    require(h.n_live <= SUBJECTS && h.n_rows <= VIEW_LIMITS_MAX && places.n == h.n_live);
     require(memcmp(places.boot_id, h.boot_id, sizeof h.boot_id) == 0);
     for (unsigned i = 0; i < h.n_live; i++)
         require(places_have(&places, h.live[i].subject, h.live[i].hash));
