@@ -1,5 +1,6 @@
 /*
- * stats: what was used, by day, and how the site's budgets stand today. The same figures as a
+ * stats: what was used, by day, how the site's budgets stand today, and what dry runs would
+ * have refused. The same figures as a
  * table for people, as JSON and as CSV; the keys are stable. Names in the output are of
  * letters, digits, '-', '_' and '.', so that nothing has to be escaped.
  */
@@ -16,7 +17,8 @@
 
 #define COUNT(a) (sizeof(a) / sizeof((a)[0]))
 
-/* Columns of JSON and CSV after the date, in order. All of them are uint64_t. */
+/* Columns of JSON and CSV after the date, in order: new ones at the end. All of them are
+ * uint64_t. */
 #define OF(member) offsetof(struct history_day, member)
 #define FIGURE(f)  (OF(figures) + (f) * sizeof(uint64_t))
 #define REFUSED(r) FIGURE(FIGURE_REFUSED + (r))
@@ -24,36 +26,35 @@
 static const struct column {
     const char *key;
     size_t offset;
+    bool refusal;
 } columns[] = {
-    {"admitted", OF(admitted)},
-    {"settled", OF(settled)},
-    {"unknown", OF(unknown)},
-    {"given_back", OF(given_back)},
-    {"tokens_in", OF(tokens_in)},
-    {"tokens_out", OF(tokens_out)},
-    {"cost_nano", OF(cost_nano)},
-    {"concurrent", REFUSED(REFUSAL_CONCURRENT)},
-    {"burst", REFUSED(REFUSAL_BURST)},
-    {"address", REFUSED(REFUSAL_ADDRESS)},
-    {"visitor", REFUSED(REFUSAL_VISITOR)},
-    {"account", REFUSED(REFUSAL_ACCOUNT)},
-    {"key", REFUSED(REFUSAL_KEY)},
-    {"anonymous", REFUSED(REFUSAL_ANONYMOUS)},
-    {"site", REFUSED(REFUSAL_SITE)},
-    {"too_long", FIGURE(FIGURE_TOO_LONG)},
-    {"paused", FIGURE(FIGURE_PAUSED)},
-    {"busy", FIGURE(FIGURE_BUSY)},
-    {"meter_unavailable", FIGURE(FIGURE_METER)},
-    {"invalid", FIGURE(FIGURE_INVALID)},
-    {"upstream_errors", FIGURE(FIGURE_UPSTREAM)},
+    {"admitted", OF(admitted), false},
+    {"settled", OF(settled), false},
+    {"unknown", OF(unknown), false},
+    {"given_back", OF(given_back), false},
+    {"tokens_in", OF(tokens_in), false},
+    {"tokens_out", OF(tokens_out), false},
+    {"cost_nano", OF(cost_nano), false},
+    {"concurrent", REFUSED(REFUSAL_CONCURRENT), true},
+    {"burst", REFUSED(REFUSAL_BURST), true},
+    {"address", REFUSED(REFUSAL_ADDRESS), true},
+    {"visitor", REFUSED(REFUSAL_VISITOR), true},
+    {"account", REFUSED(REFUSAL_ACCOUNT), true},
+    {"key", REFUSED(REFUSAL_KEY), true},
+    {"anonymous", REFUSED(REFUSAL_ANONYMOUS), true},
+    {"site", REFUSED(REFUSAL_SITE), true},
+    {"too_long", FIGURE(FIGURE_TOO_LONG), false},
+    {"paused", FIGURE(FIGURE_PAUSED), false},
+    {"busy", FIGURE(FIGURE_BUSY), false},
+    {"meter_unavailable", FIGURE(FIGURE_METER), false},
+    {"invalid", FIGURE(FIGURE_INVALID), false},
+    {"upstream_errors", FIGURE(FIGURE_UPSTREAM), false},
+    {"bypass", REFUSED(REFUSAL_BYPASS), true},
+    {"bypassed", OF(bypassed), false},
+    {"denied", FIGURE(FIGURE_DENIED), false},
+    {"breaker", FIGURE(FIGURE_BREAKER), false},
+    {"proxied", FIGURE(FIGURE_PROXIED), false},
 };
-#define FIRST_REFUSAL 7
-#define LAST_REFUSAL  (FIRST_REFUSAL + REFUSALS - 1)
-
-static bool is_refusal(size_t i)
-{
-    return i >= FIRST_REFUSAL && i <= LAST_REFUSAL;
-}
 
 #define DATE_MAX 16
 static char *date(int64_t day, char out[DATE_MAX])
@@ -67,6 +68,13 @@ static char *date(int64_t day, char out[DATE_MAX])
 
 /* ---- the three outputs ---- */
 
+/* What a dry run would have refused on a day. */
+struct dry_count {
+    int64_t day;
+    char limit[LIMIT_NAME_MAX];
+    uint64_t n;
+};
+
 struct output {
     const struct config *config;
     struct ledger *ledger;
@@ -74,6 +82,9 @@ struct output {
     struct ledger_state state;
     bool unpriced; /* no model has a price */
     unsigned days; /* written so far */
+    struct dry_count *dry;
+    size_t n_dry;
+    bool no_memory;
 };
 
 /* What was not priced has not been free. */
@@ -119,24 +130,51 @@ static void table_day(void *arg, const struct history_day *d)
            d->figures[FIGURE_UPSTREAM]);
 }
 
+/* The refusals, or what is none. */
+static void json_figures(const struct output *o, const struct history_day *d, bool refusals)
+{
+    const char *comma = refusals ? "" : ", ";
+    char number[NUMBER_MAX];
+
+    for (size_t i = 0; i < COUNT(columns); i++) {
+        if (columns[i].refusal != refusals)
+            continue;
+        printf("%s\"%s\": %s", comma, columns[i].key, figure(o, d, i, "null", number));
+        comma = ", ";
+    }
+}
+
+static void json_dry(const struct output *o, int64_t day)
+{
+    const char *comma = "";
+
+    for (size_t i = 0; i < o->n_dry; i++) {
+        if (o->dry[i].day != day)
+            continue;
+        printf("%s\"%s\": %" PRIu64, comma, o->dry[i].limit, o->dry[i].n);
+        comma = ", ";
+    }
+}
+
 static void json_day(void *arg, const struct history_day *d)
 {
     struct output *o = arg;
-    char text[DATE_MAX], number[NUMBER_MAX];
+    char text[DATE_MAX];
 
     printf("%s\n    {\"day\": \"%s\"", o->days++ > 0 ? "," : "", date(d->day, text));
-    /* the refusals stand in an object of their own */
-    for (size_t i = 0; i < COUNT(columns); i++)
-        printf("%s\"%s\": %s%s", i == FIRST_REFUSAL ? ", \"refused\": {" : ", ", columns[i].key,
-               figure(o, d, i, "null", number), i == LAST_REFUSAL ? "}" : "");
-    printf("}");
+    json_figures(o, d, false);
+    printf(", \"refused\": {");
+    json_figures(o, d, true);
+    printf("}, \"dry_run\": {");
+    json_dry(o, d->day);
+    printf("}}");
 }
 
 static void csv_head(void)
 {
     printf("day");
     for (size_t i = 0; i < COUNT(columns); i++)
-        printf(",%s%s", is_refusal(i) ? "refused_" : "", columns[i].key);
+        printf(",%s%s", columns[i].refusal ? "refused_" : "", columns[i].key);
     printf("\n");
 }
 
@@ -185,9 +223,10 @@ static void json_limit(struct output *o, const struct limit *l, const struct lim
         snprintf(max, sizeof max, "%" PRIu64, l->max);
     printf("%s\n    {\"name\": \"%s\", \"per\": \"%s\", \"unit\": \"%s\", \"window\": \"%s\", "
            "\"used\": %" PRIu64 ", \"reserved\": %" PRIu64 ", \"frees_ms\": %" PRId64
-           ", \"max\": %s}",
+           ", \"max\": %s, \"dry_run\": %s, \"pace\": %s}",
            o->days++ > 0 ? "," : "", l->name, subject_of(l), unit_of(l), window, u->used,
-           u->reserved, u->frees_ms, max);
+           u->reserved, u->frees_ms, max, l->dry_run ? "true" : "false",
+           l->pace ? "true" : "false");
 }
 
 /* Callers' own limits have as many counters as there are callers; only shared ones are
@@ -215,6 +254,57 @@ static enum error each_limit(struct output *o,
     return ERROR_NONE;
 }
 
+/* ---- dry runs ---- */
+
+static void keep_dry(void *arg, int64_t day, const char *limit, uint64_t n)
+{
+    struct output *o = arg;
+    struct dry_count *more = realloc(o->dry, (o->n_dry + 1) * sizeof *more);
+
+    if (more == NULL) {
+        o->no_memory = true;
+        return;
+    }
+    o->dry = more;
+    more += o->n_dry++;
+    more->day = day;
+    more->n = n;
+    snprintf(more->limit, sizeof more->limit, "%s", limit);
+}
+
+static enum error read_dry(struct output *o, int64_t first)
+{
+    enum error e = ledger_dry(o->ledger, first, keep_dry, o);
+
+    return e == ERROR_NONE && o->no_memory ? ERROR_MEMORY : e;
+}
+
+static uint64_t dry_today(const struct output *o, const char *limit)
+{
+    for (size_t i = 0; i < o->n_dry; i++)
+        if (o->dry[i].day == o->state.today && strcmp(o->dry[i].limit, limit) == 0)
+            return o->dry[i].n;
+    return 0;
+}
+
+static void table_dry(const struct output *o)
+{
+    const struct option *option = config_option(SECTION_LIMIT, "window");
+    const char *head =
+        "\ndry run           per       unit       window  would have refused today\n";
+
+    for (unsigned i = 0; i < o->config->n_limits; i++) {
+        const struct limit *l = &o->config->limits[i];
+        char window[CONFIG_VALUE_MAX];
+
+        if (!l->dry_run)
+            continue;
+        printf("%s%-17s %-9s %-10s %-6s %25" PRIu64 "\n", head, l->name, subject_of(l),
+               unit_of(l), config_value_text(option, l, window), dry_today(o, l->name));
+        head = "";
+    }
+}
+
 /* ---- the command ---- */
 
 static enum error show_table(struct output *o, int64_t first)
@@ -228,6 +318,7 @@ static enum error show_table(struct output *o, int64_t first)
     e = each_limit(o, table_limit);
     if (e != ERROR_NONE)
         return e;
+    table_dry(o);
     printf("\n%" PRIu64 " open stream%s%s\n", o->state.open_streams,
            o->state.open_streams == 1 ? "" : "s",
            o->state.paused ? "; paused: nothing is admitted until pennygate resume" : "");
@@ -291,7 +382,10 @@ int cli_stats(struct cli *cli)
     e = ledger_state(o.ledger, &o.policy, &o.state);
     first = o.state.today - days + 1;
     if (e == ERROR_NONE)
+        e = read_dry(&o, first);
+    if (e == ERROR_NONE)
         e = cli->json ? show_json(&o, first)
                       : (cli->csv ? show_csv(&o, first) : show_table(&o, first));
+    free(o.dry);
     return e == ERROR_NONE ? CLI_OK : cli_fail_at(c->store, e);
 }

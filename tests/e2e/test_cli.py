@@ -493,13 +493,15 @@ def test_stats_keys_are_stable(made):
     assert list(stats) == ["today", "paused", "open_streams", "days", "limits"]
     assert re.fullmatch(r"\d{4}-\d\d-\d\d", stats["today"])
     assert stats["limits"] == [{"name": "site-day", "per": "everyone", "unit": "calls", "window": "day",
-                                "used": 0, "reserved": 0, "frees_ms": 0, "max": 600}]
+                                "used": 0, "reserved": 0, "frees_ms": 0, "max": 600, "dry_run": False,
+                                "pace": False}]
     rows = list(csv.reader(io.StringIO(made.run("stats", "--csv"))))
     assert rows[0] == [
         "day", "admitted", "settled", "unknown", "given_back", "tokens_in", "tokens_out", "cost_nano",
         "refused_concurrent", "refused_burst", "refused_address", "refused_visitor", "refused_account",
         "refused_key", "refused_anonymous", "refused_site", "too_long", "paused", "busy",
-        "meter_unavailable", "invalid", "upstream_errors"]
+        "meter_unavailable", "invalid", "upstream_errors", "refused_bypass", "bypassed", "denied",
+        "breaker", "proxied"]
     manual = (ROOT / "gateway/pennygate.8").read_text(encoding="utf-8")
     for key in [*stats, *stats["limits"][0], *rows[0]]:
         assert key.replace("refused_", "") in manual
@@ -529,6 +531,24 @@ def test_stats_do_not_show_an_unknown_cost_as_none(made, model):
     made.write()
     assert json.loads(made.run("stats", "--json"))["days"][-1]["cost_nano"] == 0, "free is known"
     assert re.search(r" \$0\.00 +0$", made.run("stats"), re.M)
+
+
+def test_stats_show_what_dry_runs_would_have_refused(made, model):
+    made.demo["url"] = model.url + "/v1"
+    made.limits["trial"] = {"per": "address", "unit": "calls", "window": "day", "max": "1", "dry-run": "yes"}
+    made.limits["roomy"] = {"per": "everyone", "unit": "calls", "window": "day", "max": "9", "dry-run": "yes"}
+    made.write()
+    for _ in range(3):
+        assert "Status: 200" in chat_by_cgi(made).stdout
+    stats = json.loads(made.run("stats", "--json"))
+    assert stats["days"][-1]["admitted"] == 3
+    assert stats["days"][-1]["dry_run"] == {"trial": 2}
+    assert [x["dry_run"] for x in stats["limits"] if x["name"] == "roomy"] == [True]
+    table = made.run("stats")
+    assert re.search(r"^dry run +per +unit +window +would have refused today$", table, re.M)
+    assert re.search(r"^trial +address +calls +day +2$", table, re.M)
+    assert re.search(r"^roomy +everyone +calls +day +0$", table, re.M)
+    assert max(map(len, table.splitlines())) <= 80
 
 
 def test_stats_show_what_was_paid_before_the_price_was_taken_away(made, model):
