@@ -315,6 +315,7 @@ class Site:
         self.log = log or {"target": "stderr", "level": "info"}
         self.sections = {"bypass": {}, "alerts": {}, "transcripts": {}}
         self.env = {}
+        self.users = {}  # those whom lighttpd asks for a password if they show one: {name: password}
         self.servers = []
         self.write()
         self.own(self.directory)
@@ -450,11 +451,12 @@ server.errorlog = "{self.log_path}"
 server.max-connections = 512
 server.stream-response-body = {stream}
 {user}'''
+        common += self.accounts()
         if self.mode == "cgi":
             (self.directory / "bin").mkdir()
             shutil.copy(self.site.program, self.directory / "bin" / "pennygate")
             return common + f'''
-server.modules = ("mod_alias", "mod_setenv", "mod_cgi")
+server.modules += ("mod_alias", "mod_setenv", "mod_cgi")
 alias.url = ("{MOUNT}" => "{self.directory}/bin/pennygate")
 setenv.set-environment = ({environment})
 cgi.assign = ("pennygate" => "")
@@ -470,12 +472,28 @@ cgi.limits = ("tcp-fin-propagate" => "SIGTERM")
     "bin-copy-environment" => ("PATH"),'''
         path = self.site.socket if self.mode == "external" else self.directory / "fcgi.sock"
         return common + f'''
-server.modules = ("mod_fastcgi")
+server.modules += ("mod_fastcgi")
 fastcgi.server = ("{MOUNT}" => ((
     "socket" => "{path}",{spawn}
     "check-local" => "disable",
     "tcp-fin-propagate" => "enable",
 )))
+'''
+
+    def accounts(self):
+        """Who shows a password must have the right one, and is REMOTE_USER then."""
+        if not self.site.users:
+            return ""
+        file = self.directory / "passwords"
+        file.write_text("".join(f"{name}:{word}\n" for name, word in self.site.users.items()), encoding="ascii")
+        self.site.own(file)
+        return f'''
+server.modules = ("mod_auth", "mod_authn_file")
+auth.backend = "plain"
+auth.backend.plain.userfile = "{file}"
+$REQUEST_HEADER["Authorization"] =~ "^Basic " {{
+    auth.require = ("{MOUNT}" => ("method" => "basic", "realm" => "tests", "require" => "valid-user"))
+}}
 '''
 
     def log(self):
