@@ -174,18 +174,38 @@ static void keep_type(struct call *c, const char *value, size_t n)
     c->type[n] = '\0';
 }
 
+/* Seconds until a date of HTTP's preferred form (RFC 9110, 5.6.7), 0 if it has passed; -1: it is
+ * none. By our own clock: a wait that is a little off does no harm. */
+static int64_t seconds_until(const char *value, size_t n)
+{
+    char text[sizeof "Wed, 21 Oct 2026 07:28:00 GMT"];
+    struct tm date = {0};
+    const char *end;
+    int64_t seconds;
+
+    if (n != sizeof text - 1)
+        return -1;
+    memcpy(text, value, n);
+    text[n] = '\0';
+    end = strptime(text, "%a, %d %b %Y %H:%M:%S GMT", &date);
+    if (end == NULL || *end != '\0')
+        return -1;
+    seconds = (int64_t)timegm(&date) - (int64_t)time(NULL);
+    seconds = seconds < RETRY_AFTER_MAX_S ? seconds : RETRY_AFTER_MAX_S;
+    return seconds > 0 ? seconds : 0;
+}
+
 static void keep_retry_after(struct call *c, const char *value, size_t n)
 {
     int64_t seconds = 0;
+    size_t digits = 0;
 
-    c->retry_after_s = -1;
-    for (size_t i = 0; i < n; i++) {
-        if (value[i] < '0' || value[i] > '9')
-            return;
-        seconds = i < RETRY_DIGITS ? seconds * 10 + (value[i] - '0') : RETRY_AFTER_MAX_S;
+    while (digits < n && value[digits] >= '0' && value[digits] <= '9') {
+        seconds =
+            digits < RETRY_DIGITS ? seconds * 10 + (value[digits] - '0') : RETRY_AFTER_MAX_S;
+        digits++;
     }
-    if (n > 0)
-        c->retry_after_s = seconds;
+    c->retry_after_s = n > 0 && digits == n ? seconds : seconds_until(value, n);
 }
 
 static const struct {

@@ -79,8 +79,8 @@ size_t call_read(struct call *c, void *buf, size_t n, int64_t wait_ms, enum call
 int call_status(struct call *c, int64_t wait_ms, enum call_end *end);
 
 /* After call_status returned one: the header's Content-Type, "" if none or over 127 bytes;
- * valid until the call is freed. Retry-After in seconds, -1 if none or not a number of seconds.
- */
+ * valid until the call is freed. Retry-After in seconds from its arrival, -1 if none or neither
+ * a number of seconds nor a date. */
 const char *call_content_type(const struct call *c);
 int64_t call_retry_after(const struct call *c);
 

@@ -7,6 +7,7 @@
 #include <cmocka.h>
 #include <string.h>
 #include <sys/eventfd.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "gateway/call.h"
@@ -60,7 +61,12 @@ static const struct {
     {"spaces and tabs around it", "Retry-After: \t 8 \t\r\n", 8},
     {"nothing", "Retry-After: 0\r\n", 0},
     {"no value", "Retry-After:\r\n", -1},
-    {"a date", "Retry-After: Wed, 21 Oct 2026 07:28:00 GMT\r\n", -1},
+    {"a date that has passed", "Retry-After: Wed, 21 Oct 2015 07:28:00 GMT\r\n", 0},
+    {"a date far away", "Retry-After: Fri, 31 Dec 9999 23:59:59 GMT\r\n", 999999999},
+    {"a date of an old form", "Retry-After: Wednesday, 21-Oct-15 07:28:00 GMT\r\n", -1},
+    {"a date that is cut", "Retry-After: Wed, 21 Oct 2015 07:28:00\r\n", -1},
+    {"a date of another zone", "Retry-After: Wed, 21 Oct 2015 07:28:00 CET\r\n", -1},
+    {"no date of that length", "Retry-After: aaaaaaaaaaaaaaaaaaaaaaaaaaaaa\r\n", -1},
     {"negative", "Retry-After: -1\r\n", -1},
     {"a fraction", "Retry-After: 1.5\r\n", -1},
     {"nine digits", "Retry-After: 999999998\r\n", 999999998},
@@ -74,7 +80,7 @@ static const struct {
     {"a line without a colon", "Retry-After 7\r\n", -1},
 };
 
-static void retry_after_is_a_number_of_seconds_or_nothing(void **state)
+static void retry_after_is_seconds_or_a_date_or_nothing(void **state)
 {
     (void)state;
     for (size_t i = 0; i < sizeof RETRY_AFTER / sizeof *RETRY_AFTER; i++) {
@@ -83,6 +89,21 @@ static void retry_after_is_a_number_of_seconds_or_nothing(void **state)
         if (call_retry_after(c) != RETRY_AFTER[i].seconds)
             fail_msg("%s", RETRY_AFTER[i].what);
     }
+}
+
+static void f46_a_date_is_a_wait_until_then(void **state)
+{
+    time_t then = time(NULL) + 100;
+    char line[64];
+    struct tm date;
+
+    (void)state;
+    assert_non_null(gmtime_r(&then, &date));
+    assert_true(
+        strftime(line, sizeof line, "Retry-After: %a, %d %b %Y %H:%M:%S GMT\r\n", &date) > 0);
+    assert_true(header("HTTP/1.1 429 No\r\n", 429));
+    assert_true(header(line, 429));
+    assert_in_range(call_retry_after(c), 40, 100); /* a busy machine */
 }
 
 static void content_type_has_127_bytes_at_most(void **state)
@@ -245,7 +266,8 @@ static void nothing_is_posted_while_stopping(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        TEST(retry_after_is_a_number_of_seconds_or_nothing),
+        TEST(retry_after_is_seconds_or_a_date_or_nothing),
+        TEST(f46_a_date_is_a_wait_until_then),
         TEST(content_type_has_127_bytes_at_most),
         TEST(control_bytes_make_no_content_type),
         TEST(only_the_final_response_has_a_status),

@@ -172,7 +172,7 @@ static const struct {
     {"an answer", "{\"status\":200}", 200, -1},
     {"a refusal in seconds", "{\"status\":429,\"retry_after\":7}", 429, 7},
     {"a refusal until a date",
-     "{\"status\":429,\"retry_after\":\"Wed, 21 Oct 2026 07:28:00 GMT\"}", 429, -1},
+     "{\"status\":429,\"retry_after\":\"Wed, 21 Oct 2015 07:28:00 GMT\"}", 429, 0},
     {"no credit", "{\"status\":402}", 402, -1},
     {"a wrong key", "{\"status\":401}", 401, -1},
     {"an error of the server", "{\"status\":500}", 500, -1},
