@@ -135,8 +135,8 @@ def test_a_site_that_cannot_serve_says_why(gate, model):
     assert agree(server)["available"] is True
 
 
-def test_a_busy_site_says_so(gate, model):
-    server = gate(server={"streams": 1})
+def test_a_busy_site_says_so(gate, model, mode):
+    server = gate(mode, server={"streams": 1})
     model.set(gap_ms=50, chunks=200)
     held = server.begin(stream=True)
     held.wait_for(b"data: ")
@@ -145,8 +145,8 @@ def test_a_busy_site_says_so(gate, model):
     until(lambda: status(server).json["available"], 10, "the place to be free again")
 
 
-def test_a_caller_with_a_call_in_progress_hears_it(gate, model):
-    server = gate(limits={"visitor-at-once": limit("address", "concurrent", None, 1)})
+def test_a_caller_with_a_call_in_progress_hears_it(gate, model, mode):
+    server = gate(mode, limits={"visitor-at-once": limit("address", "concurrent", None, 1)})
     model.set(gap_ms=50, chunks=200)
     held = server.begin(stream=True)
     held.wait_for(b"data: ")

@@ -45,6 +45,11 @@ static void repeated_variables_are_counted(void **state)
     assert_int_equal(exchange_param_count(&x, "REMOTE_ADDRESS"), 1);
     assert_int_equal(exchange_param_count(&x, "REMOTE"), 0);
     assert_int_equal(exchange_param_count(&empty, "REMOTE_ADDR"), 0);
+    assert_string_equal(exchange_param_at(&x, "REMOTE_ADDR", 1), "2");
+    assert_null(exchange_param_at(&x, "REMOTE_ADDR", 2));
+    assert_string_equal(exchange_param_only(&x, "REMOTE_ADDRESS"), "3");
+    assert_null(exchange_param_only(&x, "REMOTE_ADDR"));
+    assert_null(exchange_param_only(&empty, "REMOTE_ADDR"));
 }
 
 static const struct {
