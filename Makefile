@@ -64,7 +64,8 @@ objects := $(patsubst %.c,$(dir)/%.o,$(wildcard platform/*.c store/*.c gateway/*
 units   := $(patsubst %.c,$(dir)/%,$(wildcard tests/unit/test_*.c))
 fuzzers := $(patsubst tests/fuzz/%.c,$(dir)/tests/fuzz/%,$(wildcard tests/fuzz/fuzz_*.c))
 benches := $(patsubst tests/bench/%.c,build/bench/%,$(wildcard tests/bench/*.c))
-pure     = store/zone.c store/window.c store/storetime.c store/rule.c gateway/price.c gateway/sse.c
+pure     = store/zone.c store/window.c store/storetime.c store/rule.c gateway/price.c gateway/sse.c \
+	platform/address.c gateway/forwarded.c gateway/origin.c gateway/cookie.c platform/mac.c
 pages    = $(wildcard gateway/*.8 gateway/*.5 gateway/*.7)
 
 all: $(program)
@@ -107,7 +108,7 @@ build/clock-shim.so: tests/e2e/clock_shim.c
 
 build/libpure.so: $(pure) $(wildcard platform/*.h store/*.h gateway/*.h)
 	@mkdir -p $(@D)
-	$(say)$(compile) -fPIC -shared -o $@ $(pure)
+	$(say)$(compile) -fPIC -shared -o $@ $(pure) -lbearssl
 
 build/bench/%: tests/bench/%.c $(dir)/libpennygate.a
 	@mkdir -p $(@D)

@@ -1,12 +1,12 @@
-"""The pure C code of the store, for property tests: structs and functions as in its headers.
+"""The pure C code, for property tests: structs and functions as in its headers.
 
-PENNYGATE_PURE names the shared library built from store/{zone,window,storetime,rule}.c and
-gateway/price.c. Without it nothing here can be proven, so importing fails.
+PENNYGATE_PURE names the shared library built from what the Makefile calls pure. Without it
+nothing here can be proven, so importing fails.
 """
 import ctypes
 import os
 from ctypes import (POINTER, Structure, byref, c_bool, c_char, c_char_p, c_int, c_int32, c_int64,
-                    c_uint8, c_uint32, c_uint64, c_void_p)
+                    c_size_t, c_uint8, c_uint16, c_uint32, c_uint64, c_void_p)
 
 _PATH = os.environ.get("PENNYGATE_PURE")
 if not _PATH:
@@ -24,6 +24,7 @@ UNLIMITED = (1 << 64) - 1
 ADMITTED, REFUSED, TOO_LONG = range(3)
 REFUSED_CONCURRENT, REFUSED_BURST = 0, 1
 HOUR_MS, DAY_MS = 3_600_000, 86_400_000
+FORWARDED_LIST, FORWARDED_RFC7239 = range(2)
 
 
 class ZoneChange(Structure):
@@ -86,6 +87,22 @@ class Verdict(Structure):
                 ("until_ms", c_int64), ("dry", c_uint64), ("n_standings", c_uint32), ("standings", Standing * 8)]
 
 
+class Address(Structure):
+    _fields_ = [("family", c_uint8), ("bytes", c_uint8 * 16)]
+
+
+class Prefix(Structure):
+    _fields_ = [("family", c_uint8), ("bits", c_uint8), ("bytes", c_uint8 * 16)]
+
+
+class Origin(Structure):
+    _fields_ = [("https", c_bool), ("port", c_uint16), ("host", c_char * 254)]
+
+
+class Cookie(Structure):
+    _fields_ = [("id", c_uint8 * 16), ("day", c_int64)]
+
+
 def _declare(name, result, *arguments):
     function = getattr(LIB, name)
     function.restype, function.argtypes = result, arguments
@@ -118,6 +135,19 @@ _rule_decide = _declare("rule_decide", None, POINTER(RuleInput), POINTER(Verdict
 paced = _declare("rule_paced", c_uint64, c_uint64, c_int64, c_int64, c_int64)
 _amounts_settle = _declare("amounts_settle", None, POINTER(Amounts), POINTER(Amounts),
                            POINTER(Amounts))
+_address_parse = _declare("address_parse", c_bool, c_char_p, c_size_t, POINTER(Address))
+_address_equal = _declare("address_equal", c_bool, POINTER(Address), POINTER(Address))
+_prefix_parse = _declare("prefix_parse", c_bool, c_char_p, POINTER(Prefix))
+_prefix_has = _declare("prefix_has", c_bool, POINTER(Prefix), POINTER(Address))
+_forwarded_find = _declare("forwarded_find", None, POINTER(Address), c_char_p, c_int,
+                           POINTER(Prefix), c_uint32, POINTER(Address))
+_origin_parse = _declare("origin_parse", c_bool, c_char_p, POINTER(Origin))
+_origin_is_host = _declare("origin_is_host", c_bool, POINTER(Origin), c_char_p, c_char_p)
+_cookie_write = _declare("cookie_write", None, c_char_p, POINTER(Cookie), c_char * 96)
+_cookie_read = _declare("cookie_read", c_bool, c_char_p, c_char_p, c_size_t, c_int64,
+                        POINTER(Cookie))
+_cookie_find = _declare("cookie_find", c_uint32, POINTER(c_char_p), c_uint32, c_char_p,
+                        POINTER(c_void_p), POINTER(c_size_t))
 
 
 def zone(rule):
@@ -212,3 +242,62 @@ def settle(value, reserved, real):
     v, a, b = (Amounts((c_uint64 * 3)(*x)) for x in (value, reserved, real))
     _amounts_settle(byref(v), byref(a), byref(b))
     return list(v.of)
+
+
+def address(text):
+    """The address of bytes, or None."""
+    out = Address()
+    return out if _address_parse(text, len(text), byref(out)) else None
+
+
+def address_equal(a, b):
+    return _address_equal(byref(a), byref(b))
+
+
+def prefix(text):
+    out = Prefix()
+    return out if _prefix_parse(text, byref(out)) else None
+
+
+def prefix_has(p, a):
+    return _prefix_has(byref(p), byref(a))
+
+
+def forwarded_find(peer, value, form, trusted):
+    out = Address()
+    _forwarded_find(byref(peer), value, form, (Prefix * len(trusted))(*trusted), len(trusted),
+                    byref(out))
+    return out
+
+
+def origin(text):
+    """(https, host, port), or None."""
+    out = Origin()
+    return (out.https, out.host, out.port) if _origin_parse(text, byref(out)) else None
+
+
+def origin_is_host(text, http_host, server_port):
+    out = Origin()
+    assert _origin_parse(text, byref(out))
+    return _origin_is_host(byref(out), http_host, server_port)
+
+
+def cookie_write(key, id_, day):
+    out = (c_char * 96)()
+    _cookie_write(key, byref(Cookie((c_uint8 * 16)(*id_), day)), out)
+    return out.value
+
+
+def cookie_read(key, text, today):
+    """(id, day), or None."""
+    out = Cookie()
+    ok = _cookie_read(key, text, len(text), today, byref(out))
+    return (bytes(out.id), out.day) if ok else None
+
+
+def cookie_find(headers, name):
+    """How many, and the value if it is one."""
+    value, n = c_void_p(), c_size_t()
+    held = (c_char_p * len(headers))(*headers)
+    found = _cookie_find(held, len(headers), name, byref(value), byref(n))
+    return found, ctypes.string_at(value.value, n.value) if found == 1 else None
