@@ -5,8 +5,8 @@
  *
  * That holds for quoted strings too. An element as a proxy writes it has its quotes in pairs
  * and no backslash outside them, so from the end leftwards a quote outside a string is always
- * one that closes, and the next one that is not escaped opens. A stranger's unpaired quote
- * comes into play left of all this.
+ * one that closes, and the next one without a backslash before it opens. A stranger's unpaired
+ * quote comes into play left of all this.
  */
 #include "gateway/forwarded.h"
 
@@ -113,19 +113,13 @@ static bool is_trusted(const struct address *a, const struct prefix *trusted, un
     return false;
 }
 
-/* Where the quoted string whose last quote is s.at[close] begins; s.n if it does not. */
+/* Where the quoted string whose last quote is s.at[close] begins: at a quote that is not
+ * escaped, since it stands behind '='. s.n if there is none. */
 static size_t find_opening(struct span s, size_t close)
 {
     for (size_t i = close; i-- > 0;) {
-        size_t escapes = 0;
-
-        if (s.at[i] != '"')
-            continue;
-        while (escapes < i && s.at[i - 1 - escapes] == '\\')
-            escapes++;
-        if (escapes % 2 == 0)
+        if (s.at[i] == '"' && (i == 0 || s.at[i - 1] != '\\'))
             return i;
-        i -= escapes; /* past them: no backslash is counted twice */
     }
     return s.n;
 }

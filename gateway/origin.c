@@ -14,21 +14,22 @@
 #define PORT_DIGITS 5
 #define PORT_MAX    65535
 
-/* "host:port" at its longest, and one byte more to see that a text is longer. */
-#define AUTHORITY_MAX (ORIGIN_HOST_MAX + 1 + PORT_DIGITS)
-
 static const struct {
     const char *text;
-    bool https;
     uint16_t port;
 } schemes[] = {
-    {"http://", false, 80},
-    {"https://", true, 443},
+    [false] = {"http://", 80},
+    [true] = {"https://", 443},
 };
 
 static uint16_t own_port(bool https)
 {
     return schemes[https].port;
+}
+
+static bool is_digit(char c)
+{
+    return c >= '0' && c <= '9';
 }
 
 /* All of text[0..n) as a port: no sign, no leading zero, 1 to 65535. 0: none. */
@@ -39,16 +40,11 @@ static uint16_t parse_port(const char *text, size_t n)
     if (n == 0 || n > PORT_DIGITS || text[0] == '0')
         return 0;
     for (size_t i = 0; i < n; i++) {
-        if (text[i] < '0' || text[i] > '9')
+        if (!is_digit(text[i]))
             return 0;
         port = port * 10 + (unsigned)(text[i] - '0');
     }
     return port <= PORT_MAX ? (uint16_t)port : 0;
-}
-
-static bool is_digit(char c)
-{
-    return c >= '0' && c <= '9';
 }
 
 static char lower(char c)
@@ -107,12 +103,10 @@ static bool parse_ipv6(const char *text, size_t n, char out[ORIGIN_HOST_MAX + 1]
 /* "host" (*port becomes 0) or "host:port". */
 static bool parse_authority(const char *text, char host[ORIGIN_HOST_MAX + 1], uint16_t *port)
 {
-    size_t n = strnlen(text, AUTHORITY_MAX + 1), host_n;
+    size_t n = strlen(text), host_n;
     bool ipv6 = text[0] == '[';
+    const char *end = strchr(text, ipv6 ? ']' : ':');
 
-    if (n > AUTHORITY_MAX)
-        return false;
-    const char *end = memchr(text, ipv6 ? ']' : ':', n);
     if (ipv6 && !end)
         return false;
     host_n = end ? (size_t)(end - text) + ipv6 : n;
@@ -127,16 +121,16 @@ static bool parse_authority(const char *text, char host[ORIGIN_HOST_MAX + 1], ui
 
 bool origin_parse(const char *text, struct origin *out)
 {
-    for (size_t i = 0; i < sizeof schemes / sizeof schemes[0]; i++) {
+    for (unsigned i = 0; i < sizeof schemes / sizeof schemes[0]; i++) {
         size_t n = strlen(schemes[i].text);
-        struct origin parsed = {.https = schemes[i].https};
+        struct origin parsed = {.https = i == true};
 
         if (strncasecmp(text, schemes[i].text, n) != 0)
             continue;
         if (!parse_authority(text + n, parsed.host, &parsed.port))
             return false;
         if (parsed.port == 0)
-            parsed.port = own_port(parsed.https);
+            parsed.port = schemes[i].port;
         *out = parsed;
         return true;
     }
@@ -158,6 +152,5 @@ bool origin_is_host(const struct origin *o, const char *http_host, const char *s
     if (port != 0)
         return port == o->port;
     return o->port == own_port(o->https) ||
-           (server_port &&
-            o->port == parse_port(server_port, strnlen(server_port, PORT_DIGITS + 1)));
+           (server_port && o->port == parse_port(server_port, strlen(server_port)));
 }

@@ -275,6 +275,9 @@ static const struct {
     {"a string without beginning", PEER, "for=192.0.2.1\"", PEER},
     {"a string that is a quote", PEER, "\"", PEER},
     {"a string whose end is escaped", PEER, "for=\"192.0.2.1\\\"", PEER},
+    {"a later string whose end is escaped", PEER, "for=192.0.2.1;host=\"x\\\"", PEER},
+    {"a later string that ends in an escape", PEER, "for=192.0.2.1;host=\"x\\", PEER},
+    {"a delete character in a string", PEER, "for=192.0.2.1;host=\"\x7f\"", PEER},
     {"a control character in a string", PEER, "for=192.0.2.1;host=\"\x01\"", PEER},
     {"the other header's form", PEER, "192.0.2.1", PEER},
 };
