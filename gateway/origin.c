@@ -49,7 +49,9 @@ static uint16_t parse_port(const char *text, size_t n)
 
 static char lower(char c)
 {
-    return c >= 'A' && c <= 'Z' ? (char)(c - 'A' + 'a') : c;
+    if (c >= 'A' && c <= 'Z')
+        return (char)(c - 'A' + 'a');
+    return c;
 }
 
 /* '_' is none of a host name's characters, but names of private networks have it. */
