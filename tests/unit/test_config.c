@@ -1190,6 +1190,36 @@ static void test_faults(void **state)
         {"any file for certificates",
          SITE "model demo { url = 'https://a' model = b ca-file = /proc/self/status }\n", 0,
          ""},
+        {"F50: the only ceiling is a dry-run",
+         SITE MODEL "limit site-day { per = everyone unit = calls window = day max = 600 "
+                    "dry-run = yes }\n",
+         1, "limit site-day for everyone is a dry-run and refuses nothing"},
+        {"F50: a dry-run beside a ceiling",
+         SITE MODEL
+         "limit try { per = everyone unit = calls window = day max = 6 dry-run = yes "
+         "}\n",
+         0, ""},
+        {"a paced ceiling is one",
+         SITE MODEL
+         "limit site-day { per = everyone unit = calls window = day max = 600 pace = yes }\n",
+         0, ""},
+        {"a dry-run that would refuse all does not close the site",
+         SITE MODEL
+         "limit few { per = address unit = tokens window = day max = 9 dry-run = yes }\n",
+         0, ""},
+        {"F6: even a dry-run that counts cost needs a price",
+         SITE MODEL
+         "limit m { per = address unit = cost window = day max = 1 dry-run = yes }\n",
+         1, "price-input or price-output is missing"},
+        {"a cookie for other sites, of which none may ask",
+         "site { store = /a cookie-cross-site = yes }\n" MODEL, 1,
+         "allowed-origins names no page"},
+        {"a cookie for a site that may ask",
+         "site { store = /a cookie-cross-site = yes allowed-origins = https://a }\n" MODEL, 0,
+         ""},
+        {"only callers with a key", "site { store = /a require = key }\n" MODEL, 0, ""},
+        {"what bypass counts does not matter without a secret",
+         SITE MODEL "bypass { unit = cost max = '$1.00' }\n", 0, ""},
         {"a largest request that products could not hold",
          SITE "model demo { url = 'http://a' model = b input-factor = 4 overhead-per-call = "
               "65536 }\n"
@@ -1207,6 +1237,187 @@ static void test_faults(void **state)
             fail_msg("%s: %u faults: %s", rows[i].what, n, told.lines);
         config_drop(c);
     }
+}
+
+static void test_warnings(void **state)
+{
+    static const struct {
+        const char *what, *text;
+        unsigned n;
+        const char *says;
+    } rows[] = {
+        {"nothing is odd", SITE MODEL, 0, ""},
+        {"F7: a limit of 0",
+         SITE MODEL "limit shut { per = key unit = calls window = day max = 0 }\n", 1,
+         "limit shut admits nothing"},
+        {"a dry-run of 0 refuses nothing",
+         SITE MODEL
+         "limit shut { per = key unit = calls window = day max = 0 dry-run = yes }\n",
+         0, ""},
+        {"a dry-run below the smallest request",
+         SITE MODEL
+         "limit few { per = address unit = tokens window = day max = 380 dry-run = yes }\n",
+         1, "limit few would refuse every request to model demo"},
+        {"a dry-run of the smallest request",
+         SITE MODEL
+         "limit few { per = address unit = tokens window = day max = 381 dry-run = yes }\n",
+         0, ""},
+        {"F50: no limit for one caller",
+         SITE MODEL
+         "limit visitor-day { per = address unit = calls window = day max = 4 dry-run = yes }\n"
+         "limit visitor-burst { per = address unit = calls window = 10s max = unlimited }\n",
+         1, "no limit per address or visitor"},
+        {"F50: a limit per visitor is one",
+         SITE MODEL
+         "limit visitor-day { per = visitor unit = calls window = day max = 4 }\n"
+         "limit visitor-burst { per = everyone unit = calls window = 10s max = 10 }\n",
+         0, ""},
+        {"a limit per key, which not all have",
+         SITE MODEL "limit visitor-day { per = key unit = calls window = day max = 4 }\n"
+                    "limit visitor-burst { per = key unit = calls window = 10s max = 10 }\n",
+         1, "no limit per address or visitor"},
+        {"a limit per key, which all must have",
+         "site { store = /a require = key }\n" MODEL
+         "limit visitor-day { per = key unit = calls window = day max = 4 }\n"
+         "limit visitor-burst { per = key unit = calls window = 10s max = 10 }\n",
+         0, ""},
+        {"the whole of IPv4 as proxies",
+         "site { store = /a trusted-proxies = 0.0.0.0/0 }\n" MODEL, 1,
+         "trusted-proxies has 0.0.0.0/0: anybody there can choose"},
+        {"a half of a /8's neighbourhood",
+         "site { store = /a trusted-proxies = 10.0.0.0/7 }\n" MODEL, 1, "10.0.0.0/7: anybody"},
+        {"a /8", "site { store = /a trusted-proxies = 10.0.0.0/8 }\n" MODEL, 0, ""},
+        {"the whole of IPv6 as proxies", "site { store = /a trusted-proxies = '::/0' }\n" MODEL,
+         1, "::/0: anybody"},
+        {"a /15", "site { store = /a trusted-proxies = '2400::/15' }\n" MODEL, 1,
+         "2400::/15: anybody"},
+        {"a /16", "site { store = /a trusted-proxies = '2400::/16' }\n" MODEL, 0, ""},
+        {"all that is private in IPv6",
+         "site { store = /a trusted-proxies = 'fc00::/7' }\n" MODEL, 0, ""},
+        {"more than is private in IPv6",
+         "site { store = /a trusted-proxies = 'fc00::/6' }\n" MODEL, 1, "fc00::/6: anybody"},
+        {"a header of proxies and no proxies",
+         "site { store = /a proxy-header = forwarded }\n" MODEL, 1,
+         "proxy-header is read from trusted-proxies alone"},
+        {"a header of proxies",
+         "site { store = /a proxy-header = forwarded trusted-proxies = 10.0.0.1 }\n" MODEL, 0,
+         ""},
+        {"alerts that go nowhere", SITE MODEL "alerts { ca-file = /proc/self/status }\n", 1,
+         "alerts: without a url"},
+        {"alerts over plain http", SITE MODEL "alerts { url = 'http://192.0.2.1/hidden' }\n", 1,
+         "go over plain http"},
+        {"alerts over plain http to this machine",
+         SITE MODEL "alerts { url = 'http://127.0.0.1:9/x' }\n", 0, ""},
+        {"alerts with certificates that are not there",
+         SITE MODEL "alerts { url = 'https://a/hidden' ca-file = /nonexistent }\n", 1,
+         "alerts: ca-file /nonexistent: no file that can be read"},
+        {"a bound that another makes useless",
+         SITE MODEL "request { max-message-chars = 8001 }\n", 1,
+         "max-message-chars is above max-input-chars"},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        struct told told = {0}, faults = {0};
+        struct config *c = must_load(rows[i].text);
+        unsigned n = config_warnings(c, tell, &told);
+
+        if (n != rows[i].n || told.n != n || strstr(told.lines, rows[i].says) == NULL)
+            fail_msg("%s: %u warnings: %s", rows[i].what, n, told.lines);
+        assert_int_equal(config_faults(c, tell, &faults), 0);
+        assert_null(strstr(told.lines, "hidden"));
+        config_drop(c);
+    }
+}
+
+static void test_bypass_secrets(void **state)
+{
+    static const struct {
+        const char *what, *content, *variable;
+        mode_t mode;
+        const char *says, *fault;
+    } rows[] = {
+        {"a secret of 16 characters", "0123456789abcde~\n", NULL, 0600, NULL, NULL},
+        {"one that its group may read", "0123456789abcde~", NULL, 0640, NULL, NULL},
+        {"one that all may read", "0123456789abcde~", NULL, 0604, NULL,
+         "bypass: others can read secret-file"},
+        {"one of 15 characters", "0123456789abcde", NULL, 0600, NULL,
+         "shorter than 16 characters"},
+        {"one of 15 characters in the environment", NULL,
+         "PENNYGATE_BYPASS_SECRET=0123456789abcde", 0600, NULL, "shorter than 16 characters"},
+        {"one of 16 characters in the environment", NULL,
+         "PENNYGATE_BYPASS_SECRET=0123456789abcde~", 0600, NULL, NULL},
+        {"one with a blank", "01234567 89abcdef", NULL, 0600,
+         "secret-file names a file that is not", NULL},
+        {"one in quotes", "'0123456789abcdef'", NULL, 0600, "without NAME= and quotes", NULL},
+        {"an empty file", "\n", NULL, 0600, "names a file without text", NULL},
+        {"one in the file and one in the environment", "0123456789abcdef",
+         "PENNYGATE_BYPASS_SECRET=0123456789abcdef", 0600, "one is enough", NULL},
+    };
+    char text[1024];
+
+    (void)state;
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        struct told told = {0};
+        struct config *c;
+        unsigned n;
+
+        snprintf(text, sizeof text, SITE MODEL "bypass { %s%s%s }\n",
+                 rows[i].content != NULL ? "secret-file = '" : "",
+                 rows[i].content != NULL ? scratch_path("bypass") : "",
+                 rows[i].content != NULL ? "'" : "");
+        if (rows[i].content != NULL)
+            write_bytes("bypass", rows[i].content, strlen(rows[i].content), rows[i].mode);
+        if (rows[i].says != NULL) {
+            must_fail(rows[i].what, text, rows[i].variable, rows[i].says);
+            assert_null(strstr(message, "0123"));
+            continue;
+        }
+        if (load_env(text, rows[i].variable, &c) != ERROR_NONE)
+            fail_msg("%s: %s", rows[i].what, message);
+        n = config_faults(c, tell, &told);
+        if (n != (rows[i].fault != NULL) ||
+            (rows[i].fault != NULL && strstr(told.lines, rows[i].fault) == NULL))
+            fail_msg("%s: %u faults: %s", rows[i].what, n, told.lines);
+        assert_null(strstr(told.lines, "0123"));
+        if (n == 0)
+            assert_string_equal(c->bypass_secret, "0123456789abcde~");
+        if (c->bypass_loose)
+            assert_true(c->bypass_secret == NULL && c->n_limits == 4);
+        config_drop(c);
+    }
+    write_text("bypass", "0123456789abcdef");
+    snprintf(text, sizeof text,
+             SITE MODEL "bypass { secret-file = '%s' unit = cost max = $1 }\n",
+             scratch_path("bypass"));
+    {
+        struct told told = {0};
+        struct config *c = must_load(text);
+
+        assert_int_equal(config_faults(c, tell, &told), 1); /* no price to count by */
+        config_drop(c);
+    }
+}
+
+static void test_alert_tokens(void **state)
+{
+    char text[1024];
+    struct told told = {0};
+    struct config *c;
+
+    (void)state;
+    snprintf(text, sizeof text, SITE MODEL "alerts { url = 'https://a'\ntoken-file = '%s' }\n",
+             scratch_path("token"));
+    write_bytes("token", "t-1\n", 4, 0644);
+    c = must_load(text);
+    assert_true(c->alert_token_loose && c->alert_token == NULL);
+    assert_int_equal(config_faults(c, tell, &told), 1);
+    assert_non_null(strstr(told.lines, "alerts: others can read token-file"));
+    config_drop(c);
+    write_bytes("token", "a token\n", 8, 0600);
+    must_fail("a token of two words", text, NULL, "c.conf:4: alerts: token-file names a file");
+    assert_int_equal(unlink(scratch_path("token")), 0);
+    must_fail("a token that is not there", text, NULL, "token-file '");
 }
 
 static void test_files_named(void **state)
@@ -1294,6 +1505,16 @@ static void test_most_a_day_can_cost(void **state)
         {"one address's money bounds no day",
          SITE PRICED "limit m { per = address unit = cost window = day max = '$0.01' }\n",
          600 * (32224 * 150ULL + 300 * 600)},
+        {"a dry-run bounds nothing",
+         SITE PRICED
+         "limit m { per = everyone unit = cost window = day max = '$0.01' dry-run = "
+         "yes }\n",
+         600 * (32224 * 150ULL + 300 * 600)},
+        {"a paced day costs no more than its max",
+         SITE PRICED
+         "limit m { per = everyone unit = cost window = day max = '$2.00' pace = yes "
+         "}\n",
+         2000000000},
         {"nothing bounds it",
          "site { store = /a site-ceiling = none }\n" PRICED
          "limit site-day { per = everyone unit = calls window = day max = unlimited }\n",
@@ -1306,6 +1527,38 @@ static void test_most_a_day_can_cost(void **state)
 
         if (config_day_nano(c) != rows[i].nano)
             fail_msg("%s: %llu", rows[i].what, (unsigned long long)config_day_nano(c));
+        config_drop(c);
+    }
+}
+
+static void test_most_that_bypass_can_cost_a_day(void **state)
+{
+    static const struct {
+        const char *what, *models, *options;
+        uint64_t nano;
+    } rows[] = {
+        {"a hundred calls", PRICED, "", 100 * (32224 * 150ULL + 300 * 600)},
+        {"money", PRICED, "unit = cost max = '$0.25'", 250000000},
+        {"money an hour counts 24 times", PRICED, "unit = cost window = hour max = '$0.25'",
+         6000000000},
+        {"nothing", PRICED, "max = 0", 0},
+        {"without a bound", PRICED, "max = unlimited", UINT64_MAX},
+        {"at a price that is unknown", MODEL, "", UINT64_MAX},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        char text[1024];
+        struct config *c;
+
+        snprintf(text, sizeof text, SITE "%sbypass { %s }\n", rows[i].models, rows[i].options);
+        c = must_load(text);
+        assert_int_equal(config_bypass_day_nano(c), 0); /* there is no secret */
+        config_drop(c);
+        assert_int_equal(load_env(text, "PENNYGATE_BYPASS_SECRET=0123456789abcdef", &c),
+                         ERROR_NONE);
+        if (config_bypass_day_nano(c) != rows[i].nano)
+            fail_msg("%s: %llu", rows[i].what, (unsigned long long)config_bypass_day_nano(c));
         config_drop(c);
     }
 }
@@ -1338,6 +1591,32 @@ static void test_a_change_is_seen(void **state)
     assert_true(config_changed(c));
     config_drop(c);
     assert_int_equal(unlink(scratch_path("secret")), 0);
+}
+
+/* F53: whoever has the old secret of the bypass must not keep it. */
+static void test_f53_changed_secrets_are_seen(void **state)
+{
+    static const char *const options[] = {"bypass { secret-file", "alerts { token-file"};
+
+    (void)state;
+    for (size_t i = 0; i < sizeof options / sizeof options[0]; i++) {
+        char text[1024];
+        struct config *c;
+
+        write_text("named", "0123456789abcdef");
+        snprintf(text, sizeof text, SITE "%s = '%s' }\n", options[i], scratch_path("named"));
+        c = must_load(text);
+        assert_false(config_changed(c));
+        write_text("named", "fedcba9876543210");
+        assert_true(config_changed(c));
+        config_drop(c);
+        c = must_load(text);
+        write_bytes("named", "fedcba9876543210", 16, 0644);
+        assert_int_equal(chmod(scratch_path("named"), 0644), 0);
+        assert_true(config_changed(c)); /* only its mode */
+        config_drop(c);
+    }
+    assert_int_equal(unlink(scratch_path("named")), 0);
 }
 
 static void test_what_can_be_swapped(void **state)
@@ -1477,6 +1756,59 @@ static void assert_says(const struct option *o, const char *item, const char *te
         fail_msg("pennygate.conf(5), %s: does not say \"%s\"", o->key, text);
 }
 
+/* The value of an item's example, without quotes and braces; false: there is none. */
+static bool example_of(const struct option *o, const char *item, char out[CONFIG_VALUE_MAX])
+{
+    char head[96];
+    const char *value;
+    size_t n = 0;
+
+    snprintf(head, sizeof head, "\nExample:\n.Ql %s = ", o->key);
+    value = strstr(item, head);
+    if (value == NULL)
+        return false;
+    for (value += strlen(head); *value != '\n' && *value != '\0'; value++) {
+        if (strchr("'{}", *value) == NULL && n + 1 < CONFIG_VALUE_MAX)
+            out[n++] = *value;
+    }
+    out[n] = '\0';
+    if (n < 2 || strcmp(out + n - 2, " .") != 0)
+        return false;
+    out[n - 2] = '\0';
+    return true;
+}
+
+static void test_the_manual_has_examples(void **state)
+{
+    struct config c = {0};
+    struct config_model m = {0};
+    struct limit l = {0};
+    char *manual = NULL, value[CONFIG_VALUE_MAX], why[CONFIG_WHY_MAX];
+    size_t n;
+
+    (void)state;
+    assert_int_equal(file_read(MANUAL, 1 << 20, &manual, &n), ERROR_NONE);
+    for (unsigned i = 0; i < config_options_n; i++) {
+        const struct option *o = &config_options[i];
+        char *item = manual_item(manual, o);
+        void *base = o->section == SECTION_MODEL   ? (void *)&m
+                     : o->section == SECTION_LIMIT ? (void *)&l
+                                                   : (void *)&c;
+
+        if ((o->flags & OPTION_ENVIRONMENT) != 0)
+            assert_says(o, item, "\nExample:\n.Ql PENNYGATE_");
+        else if (!example_of(o, item, value) || !config_value_set(o, value, base, why))
+            fail_msg("pennygate.conf(5), %s: the example", o->key);
+        free(item);
+    }
+    for (enum config_section s = 0; s < SECTIONS; s++) {
+        if (!config_section_titled(s))
+            config_value_free(s, &c);
+    }
+    config_value_free(SECTION_MODEL, &m);
+    free(manual);
+}
+
 static void test_the_manual_tells_the_table(void **state)
 {
     char *manual = NULL;
@@ -1543,14 +1875,20 @@ int main(void)
         cmocka_unit_test(test_overrides),
         cmocka_unit_test(test_refused_overrides),
         cmocka_unit_test(test_faults),
+        cmocka_unit_test(test_warnings),
+        cmocka_unit_test(test_bypass_secrets),
+        cmocka_unit_test(test_alert_tokens),
         cmocka_unit_test(test_files_named),
         cmocka_unit_test(test_most_a_day_can_cost),
+        cmocka_unit_test(test_most_that_bypass_can_cost_a_day),
         cmocka_unit_test(test_a_change_is_seen),
+        cmocka_unit_test(test_f53_changed_secrets_are_seen),
         cmocka_unit_test(test_what_can_be_swapped),
         cmocka_unit_test(test_references),
         cmocka_unit_test(test_policy),
         cmocka_unit_test(test_server_defaults),
         cmocka_unit_test(test_the_manual_tells_the_table),
+        cmocka_unit_test(test_the_manual_has_examples),
     };
 
     return cmocka_run_group_tests(tests, scratch_make, scratch_remove);
