@@ -32,10 +32,24 @@ static void drop(const struct option *o, union target *t)
         free(text);
 }
 
+/* A list's text without its braces, as it stands in the environment. */
+static const char *bare(const struct option *o, const char *text, char out[CONFIG_VALUE_MAX])
+{
+    size_t n = strlen(text);
+
+    if (!config_option_lists(o) || n == 0)
+        return text;
+    require(n > 2 && text[0] == '{' && text[n - 1] == '}');
+    memcpy(out, text + 1, n - 2);
+    out[n - 2] = '\0';
+    return out;
+}
+
 static void check_value(const struct option *o, const char *written)
 {
     static union target a, b;
     char why[CONFIG_WHY_MAX] = "", first[CONFIG_VALUE_MAX], second[CONFIG_VALUE_MAX];
+    char inner[CONFIG_VALUE_MAX];
 
     memset(&a, 0, sizeof a);
     memset(&b, 0, sizeof b);
@@ -44,9 +58,9 @@ static void check_value(const struct option *o, const char *written)
         return;
     }
     config_value_text(o, &a, first);
-    require(first[0] != '\0');
+    require(first[0] != '\0' || (config_option_lists(o) && config_value_entries(o, &a) == 0));
     if (strlen(first) < CONFIG_VALUE_MAX - 1) {
-        require(config_value_set(o, first, &b, why));
+        require(config_value_set(o, bare(o, first, inner), &b, why));
         require(strcmp(first, config_value_text(o, &b, second)) == 0);
         drop(o, &b);
     }
@@ -86,7 +100,8 @@ static bool parse(const void *bytes, size_t n, void (*check)(const struct config
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-    static const char good[] = "site { store = '/a' }\nlimit x { max = 3 }\n";
+    static const char good[] = "site { store = '/a' }\nalerts { at = { 5, 6 } }\n"
+                               "limit x { max = 3 }\n";
 
     parse(data, size, check_values);
     require(parse(good, sizeof good - 1, NULL));
