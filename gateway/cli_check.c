@@ -14,7 +14,7 @@
 #include "platform/mac.h"
 
 #define COLUMNS  80
-#define INDENT   11
+#define INDENT   12
 #define TEXT_MAX 512 /* longest: a path of 100 bytes and some advice */
 
 struct check {
@@ -140,9 +140,9 @@ static void show_untitled(const struct config *c, enum config_section s)
 /* ---- limits in words ---- */
 
 static const char *const whose[SUBJECTS] = {
-    [SUBJECT_ADDRESS] = "each address",         [SUBJECT_VISITOR] = "each visitor",
-    [SUBJECT_ACCOUNT] = "each account",         [SUBJECT_KEY] = "each key",
-    [SUBJECT_ANONYMOUS] = "anonymous together", [SUBJECT_EVERYONE] = "everyone together",
+    [SUBJECT_ADDRESS] = "each address",    [SUBJECT_VISITOR] = "each visitor",
+    [SUBJECT_ACCOUNT] = "each account",    [SUBJECT_KEY] = "each key",
+    [SUBJECT_ANONYMOUS] = "all anonymous", [SUBJECT_EVERYONE] = "everyone together",
     [SUBJECT_BYPASS] = "with the secret"};
 
 static void how_much(const struct limit *l, char out[64])
@@ -186,8 +186,7 @@ static void show_limits(const struct config *c)
             printf("%*s%-17s released evenly over the %s\n", INDENT, "", "",
                    config_value_text(config_option(SECTION_LIMIT, "window"), l, window));
         if (l->dry_run)
-            printf("%*s%-17s a dry-run: counts what it would refuse, and refuses nothing\n",
-                   INDENT, "", "");
+            printf("%*s%-17s dry-run: only counts what it would refuse\n", INDENT, "", "");
     }
 }
 
@@ -259,17 +258,20 @@ static void sum_proxied(void *arg, const struct history_day *d)
 }
 
 /* Behind a proxy that is not trusted all visitors share its address, and so one's quota. */
-static void show_proxied(const struct policy *p, struct ledger *l, int64_t today)
+static void show_proxied(const struct config *c, const struct policy *p, struct ledger *l,
+                         int64_t today)
 {
     uint64_t n = 0;
 
-    if (ledger_history(l, p, today, sum_proxied, &n) == ERROR_NONE && n > 0)
-        wrapped("note",
-                "%" PRIu64
-                " request%s of today came from a private address and said to be made "
-                "for another: if a proxy of yours stands before the web server, all visitors "
-                "share its address; write it into site { trusted-proxies = { ... } }",
-                n, n == 1 ? "" : "s");
+    if (ledger_history(l, p, today, sum_proxied, &n) != ERROR_NONE || n == 0)
+        return;
+    wrapped("note",
+            "%" PRIu64 " request%s today came from a private address, which is not in "
+            "trusted-proxies, for another one: if that is a proxy of yours, all visitors share "
+            "its address and one quota; write it (the web server's log has it) into site { "
+            "trusted-proxies = { ... } }%s",
+            n, n == 1 ? "" : "s",
+            c->n_trusted_proxies > 0 ? ", unless that was done since" : "");
 }
 
 static enum error show_state(const struct config *c, struct ledger *l)
@@ -290,7 +292,7 @@ static enum error show_state(const struct config *c, struct ledger *l)
         printf("%*sits time is %s ahead of the clock (see pennygate clock)\n", INDENT, "",
                config_value_duration((uint64_t)(s.store_ms - s.clock_ms) / 1000 * 1000, text));
     show_learnt(c, l);
-    show_proxied(&p, l, s.today);
+    show_proxied(c, &p, l, s.today);
     return ERROR_NONE;
 }
 

@@ -26,9 +26,8 @@
 #endif
 #define CONFIG_FILE_MAX   65536 /* a long file has 4 KB; bounds what a mistake makes us read */
 #define CONFIG_MODELS_MAX 16
-#define CONFIG_KEY_MAX    4096 /* longest API key: some are signed tokens */
-#define CONFIG_SECRET_MAX                                                                      \
-    256 /* longest bypass secret: each request that shows one is compared */
+#define CONFIG_KEY_MAX    4096  /* longest API key: some are signed tokens */
+#define CONFIG_SECRET_MAX 256   /* longest bypass secret; a key of 256 bits has 64 hex digits */
 #define CONFIG_SECRET_MIN 16    /* shorter ones can be guessed */
 #define CONFIG_PROMPT_MAX 32768 /* longest system prompt: it is paid for with every call */
 #define CONFIG_ERROR_MAX  512

@@ -404,15 +404,67 @@ def test_check_tells_everything_on_one_screen(made):
                   r"site-day +600 calls +in a UTC day +everyone together", r"visitor-burst +10 calls +in any 10s",
                   r"spend +\$20\.00 +in a UTC month", r"price-input = \$1\.00", "provider = openai",
                   "max-history = 10", "streams = 8", "level = info", r"at most \$\d+\.\d+ a day can be spent",
-                  "KiB in use", "zone ", "0 open streams"):
+                  "KiB in use", "zone ", "0 open streams", r"bypass +off, without a secret",
+                  r"alerts +off, without a url", r"transcripts +off, without keep = yes", "breaker-after = 5",
+                  "require = none", "proxy-header = x-forwarded-for"):
         assert re.search(words, out), words
     assert out.endswith("\n0 faults\n")
     assert "sk-practice" not in out
     assert made.secret.read_text(encoding="ascii").strip() not in out
 
 
+def with_secret(site, secret, mode=0o600, **more):
+    path = site.directory / "bypass"
+    path.write_text(secret + "\n", encoding="ascii")
+    path.chmod(mode)
+    site.own(path)
+    site.sections["bypass"] = {"secret-file": path, **more}
+
+
+def with_token(site, mode=0o600):
+    path = site.directory / "token"
+    path.write_text("token-0123456789\n", encoding="ascii")
+    path.chmod(mode)
+    site.own(path)
+    site.sections["alerts"] = {"url": "https://hooks.example/T0/hidden?k=hidden", "token-file": path}
+
+
+def test_check_tells_of_callers_bypass_alerts_and_transcripts_without_secrets(made):
+    with_secret(made, "hidden-0123456789", unit="cost", window="hour", max="$0.25")
+    with_token(made)
+    made.sections["transcripts"] = {"keep": "yes"}
+    made.site.update({"allowed-origins": [f"https://www{i}.example.org" for i in range(12)], "require": "key",
+                      "trusted-proxies": ["10.0.0.0/8", "fd00::/8"], "cookie-cross-site": "yes"})
+    made.limits["spend"] = {**limit("everyone", "cost", "day", "$2.00"), "pace": "yes", "dry-run": "yes"}
+    made.limits["hour"] = limit("key", "calls", "hour", 20)
+    made.write()
+    out = made.run("check")
+    assert max(map(len, out.replace(str(made.directory), "/d").splitlines())) <= 80
+    for words in (r"bypass +\$0\.25 +in a UTC hour +with the secret", r"spend +\$2\.00 +in a UTC day +everyone together",
+                  "released evenly over the day", "dry-run: only counts", r"hour +20 calls +in a UTC hour +each key",
+                  r"url = https://hooks\.example/\.\.\.", r"at = \{80, 100\}", r"keep = yes +keep-for = 30d",
+                  r"trusted-proxies = \{10\.0\.0\.0/8, fd00::/8\}", r"at most \$6\.00 more a day by calls with"):
+        assert re.search(words, " ".join(out.split()) if "more a day" in words else out), words
+    assert ", ".join(f"https://www{i}.example.org" for i in range(12)) in " ".join(out.split())
+    assert "hidden" not in out and "token-0123456789" not in out
+    assert out.endswith("\n0 faults\n")
+
+
+def test_check_shows_no_secret_of_the_environment(made):
+    out = made.run("check", PENNYGATE_BYPASS_SECRET="hidden-0123456789")
+    assert "secret = (set)" in out and "hidden" not in out
+    says = fails(made, 2, "check", PENNYGATE_BYPASS_SECRET="hidden 0123456789")
+    assert "PENNYGATE_BYPASS_SECRET: secret is not one word" in says and "hidden" not in says
+
+
 @pytest.mark.parametrize("change, says", [
     (lambda site: site.limits.update({"site-day": limit("everyone", "calls", "day", "unlimited")}), "no limit for everyone"),
+    (lambda site: site.limits.update({"site-day": {**limit("everyone", "calls", "day", 9), "dry-run": "yes"}}),
+     "is a dry-run and refuses nothing"),
+    (lambda site: site.site.update({"cookie-cross-site": "yes"}), "allowed-origins names no page"),
+    (lambda site: with_secret(site, "hidden-01234567"), "shorter than 16 characters"),
+    (lambda site: with_secret(site, "hidden-0123456789", 0o644), "others can read secret-file"),
+    (lambda site: with_token(site, 0o644), "others can read token-file"),
     (lambda site: site.demo.update({"price-output": None}), "price-output is missing"),
     (lambda site: site.demo.update({"price-input": "0.0000015"}), "was it meant per token"),
     (lambda site: site.limits.update(few=limit("address", "tokens", "day", 10)), "the smallest request"),
@@ -431,6 +483,7 @@ def test_check_finds(made, change, says):
     assert done.returncode == 1
     assert re.search(r"^FAULT ", done.stdout, re.M)
     assert says in " ".join(done.stdout.split()), done.stdout
+    assert "hidden" not in done.stdout
     assert max(map(len, done.stdout.replace(str(made.directory), "/d").splitlines())) <= 80
     assert "\n1 fault: every request is answered with 503\n" in done.stdout
 
@@ -439,13 +492,42 @@ def test_check_says_what_is_right_but_perhaps_not_meant(made):
     made.limits["mine"] = limit("address", "calls", "day", 0)
     made.demo["url"] = "http://192.0.2.1/v1"
     made.request["max-message-chars"] = 8001
+    made.site["trusted-proxies"] = ["0.0.0.0/0"]
     made.write()
     out = made.run("check")
-    for words in ("limit mine admits nothing", "over plain http", "max-message-chars is above max-input-chars"):
+    assert out.endswith("\n0 faults\n") and "FAULT" not in out
+    for words in ("trusted-proxies has 0.0.0.0/0: anybody there can choose", "limit mine admits nothing", "over plain http", "max-message-chars is above max-input-chars"):
         assert words in " ".join(out.split())
     made.request["max-message-chars"] = 8000
     made.write()
     assert "max-message-chars is above" not in " ".join(made.run("check").split())
+
+
+def test_check_tells_when_all_visitors_seem_to_share_a_proxys_address(made, model):
+    made.demo["url"] = model.url + "/v1"
+    made.write()
+    for forwarded in ({}, {"HTTP_X_FORWARDED_FOR": "192.0.2.1"}, {"HTTP_X_FORWARDED_FOR": "192.0.2.2"}):
+        assert "Status: 200" in chat_by_cgi(made, REMOTE_ADDR="10.1.2.3", **forwarded).stdout
+    says = " ".join(made.run("check").split())
+    assert "note 2 requests today came from a private address" in says
+    assert "trusted-proxies = { ... } }" in says and "unless that was done since" not in says
+    made.site["trusted-proxies"] = ["10.1.2.3"]
+    made.write()
+    assert "Status: 200" in chat_by_cgi(made, REMOTE_ADDR="10.1.2.3", HTTP_X_FORWARDED_FOR="192.0.2.1").stdout
+    says = " ".join(made.run("check").split())
+    assert "note 2 requests today" in says and "unless that was done since" in says
+
+
+def test_check_tells_of_failures_and_of_an_open_breaker(made, model):
+    made.demo.update({"url": model.url + "/v1", "breaker-after": 2})
+    made.write()
+    model.set(status=500)
+    chat_by_cgi(made)
+    assert "model demo: its API failed 1 time in a row; at 2 it is left alone" in " ".join(made.run("check").split())
+    chat_by_cgi(made)
+    out = " ".join(made.run("check").split())
+    assert re.search(r"model demo: its API fails or refuses us; it is left alone for \d+s more", out)
+    model.set(status=200)
 
 
 def test_check_finds_a_group_that_is_not_there(made):
@@ -507,13 +589,13 @@ def test_stats_keys_are_stable(made):
         assert key.replace("refused_", "") in manual
 
 
-def chat_by_cgi(site, text='{"messages": [{"role": "user", "content": "hello"}]}'):
+def chat_by_cgi(site, text='{"messages": [{"role": "user", "content": "hello"}]}', **parameters):
     return subprocess.run(
         [site.program], input=text, text=True, capture_output=True, check=False, timeout=60,
         env={**site.environment(), "PENNYGATE_CONFIG": str(site.config), "GATEWAY_INTERFACE": "CGI/1.1",
              "REQUEST_METHOD": "POST", "PATH_INFO": "/v1/chat/completions", "CONTENT_TYPE": "application/json",
              "CONTENT_LENGTH": str(len(text)), "SCRIPT_NAME": "/ai", "REMOTE_ADDR": "192.0.2.9",
-             "SERVER_PROTOCOL": "HTTP/1.1"},
+             "SERVER_PROTOCOL": "HTTP/1.1", **parameters},
         **{} if os.geteuid() else {"user": USER, "group": GROUP, "extra_groups": []})
 
 
