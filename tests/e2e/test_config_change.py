@@ -271,3 +271,83 @@ def test_f53_a_secret_that_is_not_the_stores_admits_nobody_anywhere(site, model,
     until(lambda: servers[0].chat().status == 200, 10, "service under the old secret")
     assert servers[1].chat().status == 429, "what was used before still counts"
     assert model.count == 3
+
+
+ORIGIN = [("Origin", "https://www.example.org")]
+
+
+def test_f53_changed_origins_hold_for_all_processes_at_once(site, model):
+    place = site()
+    server = place.start(procs=3)
+    for allowed, status in ((None, 403), (["https://www.example.org"], 200),
+                            (["https://www.example.org:8443", "http://www.example.org"], 403), ([], 403)):
+        place.site["allowed-origins"] = allowed
+        place.write()
+        assert [server.chat(headers=ORIGIN).status for _ in range(6)] == [status] * 6, allowed
+    assert model.count == 6
+
+
+def test_f53_a_changed_bypass_secret_is_the_only_one_at_once(site, model):
+    place = site(limits={"site-day": limit("everyone", "calls", "day", 0)})
+    secret = place.directory / "bypass"
+    place.sections["bypass"] = {"secret-file": secret}
+
+    def status(word):
+        return [server.chat(headers=[("X-Pennygate-Bypass", word)]).status for _ in range(4)]
+
+    def put(word):
+        new = place.directory / "bypass.new"
+        new.write_text(word + "\n", encoding="ascii")
+        new.chmod(0o600)
+        place.own(new)
+        new.rename(secret)
+
+    put("the-first-of-them")
+    place.write()
+    server = place.start(procs=2)
+    assert (status("the-first-of-them"), status("the-second-of-them")) == ([200] * 4, [429] * 4)
+    put("the-second-of-them")
+    assert (status("the-first-of-them"), status("the-second-of-them")) == ([429] * 4, [200] * 4)
+    secret.chmod(0o644)
+    assert status("the-second-of-them") == [503] * 4, "others can read it"
+    secret.chmod(0o600)
+    place.sections["bypass"]["max"] = 8
+    place.write()
+    assert status("the-second-of-them") == [429] * 4, "what was used before counts"
+    place.sections["bypass"] = {}
+    place.write()
+    assert status("the-second-of-them") == [429] * 4, "without a secret it is nobody's"
+    assert model.count == 8
+    assert "-of-them" not in server.log()
+
+
+def test_f53_a_dry_run_that_is_meant_at_last_refuses_from_the_next_request_on(site, model):
+    trial = {**limit("everyone", "calls", "day", 2), "dry-run": "yes"}
+    place = site(limits={"trial": trial})
+    server = place.start(procs=2)
+    assert [server.chat().status for _ in range(4)] == [200] * 4
+    place.settled()
+    trial["dry-run"] = "no"
+    place.write()
+    assert {server.chat().code for _ in range(4)} == {"site_limit"}
+    trial["dry-run"] = "yes"
+    place.write()
+    assert server.chat().status == 200
+    assert model.count == 5
+
+
+def test_f7_f50_an_empty_list_or_a_zero_is_what_it_says(site, model):
+    """A limit of 0 admits nobody; no origin and no proxy is none, and no default comes back."""
+    place = site(options={"allowed-origins": [], "trusted-proxies": []},
+                 limits={"visitor-day": limit("visitor", "calls", "day", 0)})
+    server = place.start()
+    assert server.chat().code == "visitor_limit"
+    assert server.chat(headers=ORIGIN).status == 403
+    assert model.count == 0
+
+
+def test_f50_a_site_whose_only_ceiling_is_a_dry_run_admits_nothing(site, model):
+    place = site(limits={"site-day": {**limit("everyone", "calls", "day", 600), "dry-run": "yes"}})
+    answer = place.start().chat()
+    assert (answer.status, answer.code) == (503, "configuration")
+    assert model.count == 0
