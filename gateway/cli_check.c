@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "gateway/cli.h"
+#include "gateway/config_list.h"
 #include "gateway/config_value.h"
 #include "platform/mac.h"
 
@@ -87,12 +88,12 @@ static void flow(size_t *column, size_t blanks, const char *key, const char *val
 
 static void show_option(const struct option *o, const void *base, size_t *column)
 {
-    unsigned entries = config_option_lists(o) ? config_value_entries(o, base) : 0;
+    unsigned entries = config_option_lists(o) ? config_list_entries(o, base) : 0;
     char key[64], value[CONFIG_VALUE_MAX];
 
     snprintf(key, sizeof key, "%s = %s", o->key, entries > 0 ? "{" : "");
     for (unsigned i = 0; i < entries; i++)
-        flow(column, i == 0 ? 2 : 1, i == 0 ? key : "", config_value_entry(o, base, i, value),
+        flow(column, i == 0 ? 2 : 1, i == 0 ? key : "", config_list_entry(o, base, i, value),
              i + 1 < entries ? "," : "}");
     if (entries == 0 && config_value_text(o, base, value)[0] != '\0')
         flow(column, 2, key, value, "");
@@ -274,6 +275,24 @@ static void show_proxied(const struct config *c, const struct policy *p, struct 
             c->n_trusted_proxies > 0 ? ", unless that was done since" : "");
 }
 
+static void count_key(void *arg, const struct ledger_key *k)
+{
+    unsigned *n = arg;
+
+    (void)k;
+    ++*n;
+}
+
+static void show_keys(const struct config *c, struct ledger *l)
+{
+    unsigned n = 0;
+
+    if (c->require == REQUIRE_KEY && ledger_keys(l, count_key, &n) == ERROR_NONE && n == 0)
+        wrapped("note",
+                "require = key, and no key is issued: nobody is admitted (see pennygate "
+                "keys)");
+}
+
 static enum error show_state(const struct config *c, struct ledger *l)
 {
     struct policy p = config_policy(c, false);
@@ -292,6 +311,7 @@ static enum error show_state(const struct config *c, struct ledger *l)
         printf("%*sits time is %s ahead of the clock (see pennygate clock)\n", INDENT, "",
                config_value_duration((uint64_t)(s.store_ms - s.clock_ms) / 1000 * 1000, text));
     show_learnt(c, l);
+    show_keys(c, l);
     show_proxied(c, &p, l, s.today);
     return ERROR_NONE;
 }

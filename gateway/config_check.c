@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "gateway/config.h"
+#include "gateway/config_list.h"
 #include "gateway/config_options.h"
 #include "gateway/config_value.h"
 
@@ -412,7 +413,7 @@ static void warn_proxies(const struct config *c, struct findings *f)
             find(f,
                  "trusted-proxies has %.60s: anybody there can choose the address by which "
                  "they are counted",
-                 config_value_entry(o, c, i, text));
+                 config_list_entry(o, c, i, text));
     }
     if (c->n_trusted_proxies == 0 && c->proxy_header != PROXY_X_FORWARDED_FOR)
         find(f, "proxy-header is read from trusted-proxies alone, and there are none");

@@ -5,7 +5,6 @@
  */
 #include "gateway/config_value.h"
 
-#include <arpa/inet.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,6 +12,7 @@
 #include <strings.h>
 
 #include "gateway/config.h"
+#include "gateway/config_list.h"
 #include "platform/mac.h"
 
 #define SECOND ((uint64_t)1000)
@@ -154,11 +154,9 @@ static char *write_number(unsigned kind, uint64_t v, char out[CONFIG_VALUE_MAX])
 
 /* ---- messages ---- */
 
-#define ENTRY_MAX  288 /* of a list: an origin's name of 253 letters, scheme and port */
-#define QUOTED_MAX 40  /* enough to recognise a value by; more would fill the line */
+#define QUOTED_MAX (CONFIG_QUOTED_MAX - 8) /* of the value, beside quotes and dots */
 
-/* A value within a message: short, and nothing that a terminal would obey. */
-static const char *quoted(const char *text, char out[QUOTED_MAX + 8])
+const char *config_value_quoted(const char *text, char out[CONFIG_QUOTED_MAX])
 {
     size_t n = strlen(text), keep = n > QUOTED_MAX ? QUOTED_MAX : n;
 
@@ -171,11 +169,11 @@ static const char *quoted(const char *text, char out[QUOTED_MAX + 8])
     return out;
 }
 
-static bool not_a(const char *text, const char *looks, char why[CONFIG_WHY_MAX])
+bool config_value_not(const char *text, const char *looks, char why[CONFIG_WHY_MAX])
 {
-    char q[QUOTED_MAX + 8];
+    char q[CONFIG_QUOTED_MAX];
 
-    snprintf(why, CONFIG_WHY_MAX, "%s is not %s", quoted(text, q), looks);
+    snprintf(why, CONFIG_WHY_MAX, "%s is not %s", config_value_quoted(text, q), looks);
     return false;
 }
 
@@ -228,10 +226,11 @@ static bool put_string(char **target, const char *text, size_t n, char why[CONFI
 
 static bool out_of_range(const struct option *o, const char *text, char why[CONFIG_WHY_MAX])
 {
-    char q[QUOTED_MAX + 8], least[CONFIG_VALUE_MAX], most[CONFIG_VALUE_MAX];
+    char q[CONFIG_QUOTED_MAX], least[CONFIG_VALUE_MAX], most[CONFIG_VALUE_MAX];
 
-    snprintf(why, CONFIG_WHY_MAX, "%s is out of range: %.40s to %.40s", quoted(text, q),
-             write_number(o->kind, o->min, least), write_number(o->kind, o->max, most));
+    snprintf(why, CONFIG_WHY_MAX, "%s is out of range: %.40s to %.40s",
+             config_value_quoted(text, q), write_number(o->kind, o->min, least),
+             write_number(o->kind, o->max, most));
     return false;
 }
 
@@ -241,7 +240,7 @@ static bool set_number(const struct option *o, const char *text, void *target,
     uint64_t v;
 
     if (!read_number(o->kind, text, &v))
-        return not_a(text, numbers[o->kind].looks, why);
+        return config_value_not(text, numbers[o->kind].looks, why);
     if (v < o->min || v > o->max)
         return out_of_range(o, text, why);
     put_integer(target, o->width, v);
@@ -251,7 +250,7 @@ static bool set_number(const struct option *o, const char *text, void *target,
 /* The index of a word, or -1 with the reason. */
 static int find_word(const struct option *o, const char *text, char why[CONFIG_WHY_MAX])
 {
-    char q[QUOTED_MAX + 8];
+    char q[CONFIG_QUOTED_MAX];
     size_t n;
 
     for (int i = 0; o->words[i] != NULL; i++) {
@@ -260,11 +259,12 @@ static int find_word(const struct option *o, const char *text, char why[CONFIG_W
         if (strcmp(text, word) == 0 && word[0] != '!')
             return i;
         if (word[0] == '!' && strcmp(text, word + 1) == 0) {
-            snprintf(why, CONFIG_WHY_MAX, "%s is not available yet", quoted(text, q));
+            snprintf(why, CONFIG_WHY_MAX, "%s is not available yet",
+                     config_value_quoted(text, q));
             return -1;
         }
     }
-    n = (size_t)snprintf(why, CONFIG_WHY_MAX, "%s is none of:", quoted(text, q));
+    n = (size_t)snprintf(why, CONFIG_WHY_MAX, "%s is none of:", config_value_quoted(text, q));
     for (int i = 0; o->words[i] != NULL && n < CONFIG_WHY_MAX; i++) {
         if (o->words[i][0] != '!')
             n += (size_t)snprintf(why + n, CONFIG_WHY_MAX - n, " %s", o->words[i]);
@@ -423,7 +423,7 @@ static bool set_window(const char *text, void *target, char why[CONFIG_WHY_MAX])
     struct window w;
 
     if (!window_parse(text, &w))
-        return not_a(
+        return config_value_not(
             text, "hour, day, month or a time such as 10s or 7d (a week), at most 366d", why);
     memcpy(target, &w, sizeof w);
     return true;
@@ -457,197 +457,6 @@ static bool set_max(const struct option *o, const char *text, void *target, enum
     return set_number(&as, text, target, why);
 }
 
-/* ---- lists ---- */
-
-static bool read_origin(const char *text, void *out, char why[CONFIG_WHY_MAX])
-{
-    if (strcmp(text, "*") == 0)
-        snprintf(why, CONFIG_WHY_MAX,
-                 "'*' would let every page on the web spend this budget through its visitors: "
-                 "name the pages' hosts");
-    else if (strcmp(text, "null") == 0)
-        snprintf(why, CONFIG_WHY_MAX,
-                 "'null' is what any sandboxed frame of any page calls itself");
-    else
-        return origin_parse(text, out) ||
-               not_a(text, "an origin such as 'https://www.example.org', without a path", why);
-    return false;
-}
-
-static bool read_prefix(const char *text, void *out, char why[CONFIG_WHY_MAX])
-{
-    return prefix_parse(text, out) ||
-           not_a(text,
-                 "an address or a prefix such as 10.0.0.0/8 or 'fd00::/8' (no bits set behind "
-                 "its length)",
-                 why);
-}
-
-static bool read_percent(const char *text, void *out, char why[CONFIG_WHY_MAX])
-{
-    uint64_t v;
-
-    if (!read_suffixed(text, &numbers[OPTION_COUNT], &v) || v < 1 || v > 100)
-        return not_a(text, "a percentage from 1 to 100", why);
-    *(uint8_t *)out = (uint8_t)v;
-    return true;
-}
-
-static bool same_origin(const void *a, const void *b)
-{
-    return origin_equal(a, b);
-}
-
-static bool same_prefix(const void *a, const void *b)
-{
-    return memcmp(a, b, sizeof(struct prefix)) == 0;
-}
-
-static bool same_percent(const void *a, const void *b)
-{
-    return *(const uint8_t *)a == *(const uint8_t *)b;
-}
-
-static void write_origin(const void *entry, char out[ENTRY_MAX])
-{
-    const struct origin *o = entry;
-
-    snprintf(out, ENTRY_MAX, "http%s://%s", o->https ? "s" : "", o->host);
-    if (o->port != (o->https ? 443 : 80))
-        snprintf(out + strlen(out), ENTRY_MAX - strlen(out), ":%u", o->port);
-}
-
-static void write_prefix(const void *entry, char out[ENTRY_MAX])
-{
-    const struct prefix *p = entry;
-
-    inet_ntop(p->family == 4 ? AF_INET : AF_INET6, p->bytes, out, ENTRY_MAX);
-    if (p->bits < (p->family == 4 ? 32 : 128))
-        snprintf(out + strlen(out), ENTRY_MAX - strlen(out), "/%u", p->bits);
-}
-
-static void write_percent(const void *entry, char out[ENTRY_MAX])
-{
-    snprintf(out, ENTRY_MAX, "%u", *(const uint8_t *)entry);
-}
-
-static const struct list {
-    bool (*read)(const char *text, void *out, char why[CONFIG_WHY_MAX]);
-    bool (*same)(const void *a, const void *b);
-    void (*write)(const void *entry, char out[ENTRY_MAX]);
-    size_t size, number; /* of an entry; where struct config says how many there are */
-    bool ascending;      /* as bytes */
-} lists[OPTION_KINDS] = {
-    [OPTION_ORIGINS] = {read_origin, same_origin, write_origin, sizeof(struct origin),
-                        offsetof(struct config, n_allowed_origins), false},
-    [OPTION_PREFIXES] = {read_prefix, same_prefix, write_prefix, sizeof(struct prefix),
-                         offsetof(struct config, n_trusted_proxies), false},
-    [OPTION_PERCENTS] = {read_percent, same_percent, write_percent, 1,
-                         offsetof(struct config, n_alert_at), true},
-};
-
-/* An entry's text without the blanks around it. */
-static bool cut_entry(const char **text, char out[ENTRY_MAX])
-{
-    const char *from = *text + strspn(*text, " ");
-    size_t n = strcspn(from, ",");
-
-    *text = from[n] == ',' ? from + n + 1 : NULL;
-    while (n > 0 && from[n - 1] == ' ')
-        n--;
-    snprintf(out, ENTRY_MAX, "%.*s", (int)(n < ENTRY_MAX ? n : 0), from);
-    return n > 0 && n < ENTRY_MAX;
-}
-
-static bool add_entry(const struct list *k, const char *text, char *entries, unsigned n,
-                      char why[CONFIG_WHY_MAX])
-{
-    char q[QUOTED_MAX + 8], *entry = entries + n * k->size;
-
-    if (!k->read(text, entry, why))
-        return false;
-    for (unsigned i = 0; i < n; i++) {
-        if (k->same(entries + i * k->size, entry)) {
-            snprintf(why, CONFIG_WHY_MAX, "has %s twice", quoted(text, q));
-            return false;
-        }
-    }
-    if (k->ascending && n > 0 && entry[-1] > entry[0]) {
-        snprintf(why, CONFIG_WHY_MAX, "must ascend, and %s is below what stands before it",
-                 quoted(text, q));
-        return false;
-    }
-    return true;
-}
-
-/* "a, b" or, for none, "". */
-static bool set_list(const struct option *o, const char *text, void *base,
-                     char why[CONFIG_WHY_MAX])
-{
-    const struct list *k = &lists[o->kind];
-    char entry[ENTRY_MAX], *entries = calloc(o->max, k->size);
-    unsigned n = 0;
-    bool ok = entries != NULL;
-
-    snprintf(why, CONFIG_WHY_MAX, "out of memory");
-    if (text[strspn(text, " ")] == '\0')
-        text = NULL;
-    while (ok && text != NULL) {
-        ok = n < o->max;
-        if (!ok)
-            snprintf(why, CONFIG_WHY_MAX, "has more than %u entries", (unsigned)o->max);
-        else if (!cut_entry(&text, entry))
-            ok = not_a(entry, "an entry: it is empty or far too long", why);
-        else
-            ok = add_entry(k, entry, entries, n++, why);
-    }
-    if (ok && n < o->min) {
-        snprintf(why, CONFIG_WHY_MAX, "is empty");
-        ok = false;
-    }
-    if (ok) {
-        memcpy((char *)base + o->offset, entries, o->max * k->size);
-        memcpy((char *)base + k->number, &n, sizeof n);
-    }
-    free(entries);
-    return ok;
-}
-
-unsigned config_value_entries(const struct option *o, const void *base)
-{
-    unsigned n;
-
-    memcpy(&n, (const char *)base + lists[o->kind].number, sizeof n);
-    return n;
-}
-
-char *config_value_entry(const struct option *o, const void *base, unsigned i,
-                         char out[CONFIG_VALUE_MAX])
-{
-    const struct list *k = &lists[o->kind];
-
-    k->write((const char *)base + o->offset + i * k->size, out);
-    return out;
-}
-
-/* As many entries as there is room for. */
-static void write_list(const struct option *o, const void *base, char out[CONFIG_VALUE_MAX])
-{
-    unsigned number = config_value_entries(o, base);
-    char entry[CONFIG_VALUE_MAX];
-    size_t n = 0;
-
-    if (number == 0)
-        return;
-    for (unsigned i = 0; i < number && n < CONFIG_VALUE_MAX; i++)
-        n += (size_t)snprintf(out + n, CONFIG_VALUE_MAX - n, "%s%s", i == 0 ? "{" : ", ",
-                              config_value_entry(o, base, i, entry));
-    if (n + 1 < CONFIG_VALUE_MAX)
-        snprintf(out + n, CONFIG_VALUE_MAX - n, "}");
-    else
-        snprintf(out + CONFIG_VALUE_MAX - 5, 5, "...}");
-}
-
 /* ---- any value ---- */
 
 bool config_value_set(const struct option *o, const char *text, void *base,
@@ -665,7 +474,7 @@ bool config_value_set(const struct option *o, const char *text, void *base,
     if (o->kind == OPTION_MAX)
         return set_max(o, text, target, limit_of(o, base)->unit, why);
     if (config_option_lists(o))
-        return set_list(o, text, base, why);
+        return config_list_set(o, text, base, why);
     word = find_word(o, text, why);
     if (word < 0)
         return false;
@@ -743,7 +552,7 @@ char *config_value_text(const struct option *o, const void *base, char out[CONFI
     else if (o->kind == OPTION_WINDOW)
         text = window_text(limit_of(o, base), out);
     else if (config_option_lists(o))
-        write_list(o, base, out);
+        config_list_text(o, base, out);
     else
         text = string_at(target);
     if (text != NULL && o->kind == OPTION_SECRET)

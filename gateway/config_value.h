@@ -14,15 +14,16 @@
 bool config_value_set(const struct option *o, const char *text, void *base,
                       char why[CONFIG_WHY_MAX]);
 
+/* "'text' is not LOOKS" into why; returns false. The value within a message is short, and nothing
+ * in it that a terminal would obey. */
+bool config_value_not(const char *text, const char *looks, char why[CONFIG_WHY_MAX]);
+#define CONFIG_QUOTED_MAX 48 /* enough to recognise it by; more would fill the line */
+const char *config_value_quoted(const char *text, char out[CONFIG_QUOTED_MAX]);
+
 /* The value as it would be written, a list as far as there is room; "" if there is none. Of a
  * secret that it is set, of a secret URL the host. Returns out. */
 #define CONFIG_VALUE_MAX 512
 char *config_value_text(const struct option *o, const void *base, char out[CONFIG_VALUE_MAX]);
-
-/* Of a list: how many entries it has, and one of them as it would be written. */
-unsigned config_value_entries(const struct option *o, const void *base);
-char *config_value_entry(const struct option *o, const void *base, unsigned i,
-                         char out[CONFIG_VALUE_MAX]);
 
 /* A duration as check and stats write it: "90s", "2h". Returns out. */
 char *config_value_duration(uint64_t ms, char out[CONFIG_VALUE_MAX]);

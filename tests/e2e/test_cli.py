@@ -447,6 +447,7 @@ def test_check_tells_of_callers_bypass_alerts_and_transcripts_without_secrets(ma
         assert re.search(words, " ".join(out.split()) if "more a day" in words else out), words
     assert ", ".join(f"https://www{i}.example.org" for i in range(12)) in " ".join(out.split())
     assert "hidden" not in out and "token-0123456789" not in out
+    assert "require = key, and no key is issued: nobody is admitted" in " ".join(out.split())
     assert out.endswith("\n0 faults\n")
 
 

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "gateway/config_list.h"
 #include "gateway/config_parse.h"
 #include "gateway/config_value.h"
 
@@ -58,7 +59,7 @@ static void check_value(const struct option *o, const char *written)
         return;
     }
     config_value_text(o, &a, first);
-    require(first[0] != '\0' || (config_option_lists(o) && config_value_entries(o, &a) == 0));
+    require(first[0] != '\0' || (config_option_lists(o) && config_list_entries(o, &a) == 0));
     if (strlen(first) < CONFIG_VALUE_MAX - 1) {
         require(config_value_set(o, bare(o, first, inner), &b, why));
         require(strcmp(first, config_value_text(o, &b, second)) == 0);
