@@ -78,6 +78,8 @@ static void check_key(const struct kv_slice *key)
 {
     unsigned tables = 0;
     int64_t at, day;
+    char limit[LIMIT_NAME_MAX];
+    struct row_key again;
 
     for (enum table t = TABLE_META; t < TABLE_END; t++)
         tables += key_instant(t, key, &at);
@@ -86,8 +88,14 @@ static void check_key(const struct kv_slice *key)
         require(tables == 0 || key_instant(TABLE_META, key, &at));
     if (key_history_day(key, &day))
         require(((const uint8_t *)key->data)[0] == TABLE_HISTORY);
-    if (key_instant(TABLE_COUNTER, key, &at))
+    if (key_instant(TABLE_COUNTER, key, &at)) {
         (void)key_window(key);
+        (void)key_subject(key);
+    }
+    if (key_dry_read(key, &day, limit)) {
+        key_dry(day, limit, &again);
+        require(again.n == key->n && memcmp(again.bytes, key->data, key->n) == 0);
+    }
     if (key_instant(TABLE_RESERVATION, key, &at))
         (void)hold_id(key);
 }

@@ -133,6 +133,8 @@ _storetime_wait_ms = _declare("storetime_wait_ms", c_int64, POINTER(StoreTime),
                               POINTER(ClockNow), c_int64)
 _rule_decide = _declare("rule_decide", None, POINTER(RuleInput), POINTER(Verdict))
 paced = _declare("rule_paced", c_uint64, c_uint64, c_int64, c_int64, c_int64)
+_rule_limits = _declare("rule_limits", c_uint32, POINTER(Limit), c_uint32, POINTER(Limit),
+                        c_uint32, POINTER(Limit))
 _amounts_settle = _declare("amounts_settle", None, POINTER(Amounts), POINTER(Amounts),
                            POINTER(Amounts))
 _address_parse = _declare("address_parse", c_bool, c_char_p, c_size_t, POINTER(Address))
@@ -235,6 +237,13 @@ def decide(limits, counters, weights, now_ms, present=(1 << SUBJECTS) - 1, live=
     _rule_decide(byref(request), byref(out))
     assert before == (bytes(limits), bytes(counters), bytes(request))
     return out
+
+
+def limits_with_own(site, own):
+    """The limits that hold for a caller whose key has limits of its own."""
+    out = (Limit * (len(site) + len(own)))()
+    n = _rule_limits((Limit * len(site))(*site), len(site), (Limit * len(own))(*own), len(own), out)
+    return out[:n]
 
 
 def settle(value, reserved, real):

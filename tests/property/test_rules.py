@@ -181,7 +181,13 @@ class Site:
 
     def wait_is_exact(self, v, caller, weights, t_ms):
         """Nothing else changing, refused until the instant and admitted at it, unless a paced
-        window that has begun since has not released enough yet."""
+        window that has begun since has not released enough yet. Where a date comes again before
+        the one after it goes on, its row is asked meanwhile: nothing is said of that."""
+        def number(x, at_ms):
+            return pure.slots(x.window, self.zone, at_ms)[0].number
+
+        if any(x.pace and number(x, v.until_ms - 1) < number(x, t_ms) for x in self.limits):
+            return
         late, _ = self.ask(caller, weights, v.until_ms - 1)
         assert late.outcome == pure.REFUSED
         then, _ = self.ask(caller, weights, v.until_ms)
@@ -450,6 +456,31 @@ def test_F5_the_number_shown_is_the_number_enforced(text, limit_max, start_ms, r
     for n in range(left):
         assert site.reserve("a", one).outcome == pure.ADMITTED, n
     assert site.reserve("a", one).outcome == pure.REFUSED
+
+
+@settings(max_examples=200)
+@given(site_list=st.lists(limits(), max_size=4), own_list=st.lists(limits(), min_size=1, max_size=4),
+       keys=st.lists(st.booleans(), min_size=4, max_size=4), rule=st.sampled_from(ZONES),
+       start_ms=starts, passed=st.lists(st.tuples(moves, bursts), min_size=2, max_size=8))
+def test_a_keys_own_limit_decides_instead_of_the_configured_one(
+        site_list, own_list, keys, rule, start_ms, passed):
+    """Never above the key's own max, whatever the configuration says of that counter; its other
+    limits hold as before."""
+    def counter(x):
+        return x.unit, x.unit == pure.CONCURRENT or pure.window_code(x.window)
+
+    for x, is_key in zip(site_list, keys):
+        x.subject = pure.KEY if is_key else x.subject
+    for x in own_list:
+        x.subject = pure.KEY
+    own = {counter(x) for x in own_list}
+    left = [x for x in site_list if x.subject != pure.KEY or counter(x) not in own]
+    held = pure.limits_with_own(site_list, own_list)
+    assert [bytes(x) for x in held] == [bytes(x) for x in left + own_list]
+    site = Site(held, rule, start_ms)  # which asserts that everything admitted fits `held`
+    for one in passed:
+        for happening in one:
+            play(site, happening)
 
 
 CHANGES = ["2024-03-10", "2024-03-31", "2024-10-27", "2024-11-03"]

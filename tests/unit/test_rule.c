@@ -492,6 +492,56 @@ static void test_a_dry_run_never_shadows_an_enforcing_limit(void **state)
     assert_int_equal(v.dry, 3);
 }
 
+/* Limits of a key's own */
+
+static const struct {
+    const char *why;
+    struct limit own[2];
+    unsigned n_own;
+    uint64_t out[7]; /* the maxima that are left, in order, up to a 0 */
+} merged[] = {
+    {"none", {{.max = 0}}, 0, {1, 2, 3, 4, 5}},
+    {"of the same unit and window: in their place",
+     {{.subject = SUBJECT_KEY, .unit = UNIT_CALLS, .window = {WINDOW_DAY, 0}, .max = 9}},
+     1,
+     {1, 4, 5, 9}},
+    {"of another window: beside them",
+     {{.subject = SUBJECT_KEY, .unit = UNIT_CALLS, .window = {WINDOW_MONTH, 0}, .max = 9}},
+     1,
+     {1, 2, 3, 4, 5, 9}},
+    {"of another unit: beside them",
+     {{.subject = SUBJECT_KEY, .unit = UNIT_TOKENS, .window = {WINDOW_DAY, 0}, .max = 9}},
+     1,
+     {1, 2, 3, 4, 5, 9}},
+    {"places have no window",
+     {{.subject = SUBJECT_KEY, .unit = UNIT_CONCURRENT, .window = {WINDOW_DAY, 0}, .max = 9}},
+     1,
+     {1, 2, 3, 4, 9}},
+    {"two of them",
+     {{.subject = SUBJECT_KEY, .unit = UNIT_CONCURRENT, .max = 8},
+      {.subject = SUBJECT_KEY, .unit = UNIT_CALLS, .window = {WINDOW_DAY, 0}, .max = 9}},
+     2,
+     {1, 4, 8, 9}},
+};
+
+static void test_a_keys_own_limits_take_the_place_of_the_sites(void **state)
+{
+    (void)state;
+    const struct limit site[] = {a_limit(SUBJECT_EVERYONE, UNIT_CALLS, day, 1),
+                                 a_limit(SUBJECT_KEY, UNIT_CALLS, day, 2),
+                                 a_dry_run(a_limit(SUBJECT_KEY, UNIT_CALLS, day, 3)),
+                                 a_limit(SUBJECT_KEY, UNIT_CALLS, hour, 4),
+                                 a_limit(SUBJECT_KEY, UNIT_CONCURRENT, hour, 5)};
+    for (size_t i = 0; i < N(merged); i++) {
+        struct limit out[N(site) + 2];
+        print_message("    %s\n", merged[i].why);
+        unsigned n = rule_limits(site, N(site), merged[i].own, merged[i].n_own, out);
+        for (unsigned k = 0; k < n; k++)
+            assert_int_equal(out[k].max, merged[i].out[k]);
+        assert_int_equal(merged[i].out[n], 0);
+    }
+}
+
 /* Pace */
 
 static const struct {
@@ -748,6 +798,7 @@ int main(void)
         cmocka_unit_test(test_standings_that_are_too_many_are_enforced_all_the_same),
         cmocka_unit_test(test_a_dry_run_says_what_it_would_have_done_and_does_nothing),
         cmocka_unit_test(test_a_dry_run_never_shadows_an_enforcing_limit),
+        cmocka_unit_test(test_a_keys_own_limits_take_the_place_of_the_sites),
         cmocka_unit_test(test_F2_a_paced_max_is_released_evenly),
         cmocka_unit_test(test_a_paced_limit_refuses_until_it_has_released_enough),
         cmocka_unit_test(test_a_paced_limit_and_another_of_one_counter_both_hold),

@@ -273,6 +273,72 @@ static void test_keys_of_ended_slots_can_go(void **state)
     assert_int_equal(window_oldest_period(month, &utc, february + 12 * HOUR_MS), 625);
 }
 
+static const struct {
+    const char *why, *zone;
+    struct window window;
+    int64_t t_ms, begins_ms;
+} begins[] = {
+    {"an hour", "UTC0", {WINDOW_HOUR, 0}, 1641621599999LL, 1641618000000LL},
+    {"a day", "UTC0", {WINDOW_DAY, 0}, 1641600000000LL, 1641600000000LL},
+    {"its last instant", "UTC0", {WINDOW_DAY, 0}, 1641686399999LL, 1641600000000LL},
+    {"a month", "UTC0", {WINDOW_MONTH, 0}, 1709251199999LL, 1706745600000LL},
+    {"the furthest west", "AAA12", {WINDOW_DAY, 0}, 1641600000000LL, 1641556800000LL},
+    {"the furthest east", "AAA-15", {WINDOW_DAY, 0}, 1641600000000LL, 1641546000000LL},
+    {"a day of 23 hours",
+     "CET-1CEST,M3.5.0,M10.5.0/3",
+     {WINDOW_DAY, 0},
+     1711922399999LL,
+     1711839600000LL},
+    {"a day of 25 hours",
+     "CET-1CEST,M3.5.0,M10.5.0/3",
+     {WINDOW_DAY, 0},
+     1730069999999LL,
+     1729980000000LL},
+    {"a month that began in summer time",
+     "CET-1CEST,M3.5.0,M10.5.0/3",
+     {WINDOW_MONTH, 0},
+     1730415599999LL,
+     1727733600000LL},
+    {"a day that begins at one o'clock",
+     "XXX3YYY,M3.2.0/0,M11.1.0/1",
+     {WINDOW_DAY, 0},
+     1710039600000LL,
+     1710039600000LL},
+    {"a date that comes twice, at first",
+     "EST5EDT,M3.2.0,M11.1.0/0:30",
+     {WINDOW_DAY, 0},
+     1730606399999LL,
+     1730520000000LL},
+    {"the date after it, for half an hour",
+     "EST5EDT,M3.2.0,M11.1.0/0:30",
+     {WINDOW_DAY, 0},
+     1730608199999LL,
+     1730606400000LL},
+    {"a date that comes twice, again",
+     "EST5EDT,M3.2.0,M11.1.0/0:30",
+     {WINDOW_DAY, 0},
+     1730608200000LL,
+     1730520000000LL},
+    {"the date after it, for the rest",
+     "EST5EDT,M3.2.0,M11.1.0/0:30",
+     {WINDOW_DAY, 0},
+     1730610000000LL,
+     1730606400000LL},
+};
+
+static void test_F43_a_calendar_window_begins_once(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < N(begins); i++) {
+        struct zone z;
+        print_message("    %s\n", begins[i].why);
+        assert_true(zone_parse(begins[i].zone, &z));
+        assert_int_equal(window_begins_ms(begins[i].window, &z, begins[i].t_ms),
+                         begins[i].begins_ms);
+    }
+    assert_int_equal(window_begins_ms(sliding(10), &utc, T + 7), T + 7);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -283,6 +349,7 @@ int main(void)
         cmocka_unit_test(test_a_sliding_slot_counts_for_the_whole_length),
         cmocka_unit_test(test_F49_a_window_across_midnight_still_counts),
         cmocka_unit_test(test_F43_a_date_has_one_row_in_every_zone),
+        cmocka_unit_test(test_F43_a_calendar_window_begins_once),
         cmocka_unit_test(test_periods),
         cmocka_unit_test(test_keys_of_ended_slots_can_go),
     };
