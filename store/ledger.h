@@ -331,7 +331,8 @@ enum error ledger_maintain(struct ledger *l, const struct policy *p);
 
 /*
  * Sets store time to the clock's on purpose (it may go back), starts fresh period keys, and
- * carries what `everyone` and `anonymous` have used into the windows that are open then.
+ * carries what `everyone`, `anonymous` and the bypass have used into the windows that are open
+ * then.
  */
 enum error ledger_clock_reset(struct ledger *l, const struct policy *p);
 

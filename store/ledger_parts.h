@@ -7,7 +7,7 @@
  *             reset.c (clock reset), keys.c (keys that the owner issued), forgive.c (a
  *             subject's quota given back) and breaker.c (models that fail)
  *   writer.c  the one thread that writes, and its queue
- *   report.c  figures for the owner
+ *   report.c  figures for the owner; dry.c those of dry runs
  */
 #ifndef STORE_LEDGER_PARTS_H
 #define STORE_LEDGER_PARTS_H
@@ -21,7 +21,7 @@
 #include "store/period.h"
 #include "store/record.h"
 
-/* One request against the rows of one transaction. 17 KB: never on a worker's stack, where
+/* One request against the rows of one transaction. 16 KB: never on a worker's stack, where
  * every stream would go on holding it. */
 struct view {
     const struct limit *limits; /* that hold for it: the policy's, or `own` */
