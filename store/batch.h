@@ -44,6 +44,13 @@ enum error batch_dry(struct batch *b, const struct view *v, const struct verdict
 /* reset.c */
 enum error batch_clock_reset(struct batch *b, struct op *op);
 
+/* breaker.c */
+/* If the model's breaker is half open, the reservation becomes the probe. */
+enum error batch_probe(struct batch *b, struct reservation *r);
+/* What a settled call says of its model. */
+enum error batch_health(struct batch *b, const struct op *op);
+enum error batch_forgive_model(struct batch *b, struct op *op);
+
 /* keys.c */
 enum error batch_key_add(struct batch *b, struct op *op);
 enum error batch_key_revoke(struct batch *b, struct op *op);

@@ -143,7 +143,8 @@ enum error batch_reserve(struct batch *b, struct op *op)
     if ((op->error = take_place(b->ledger, &op->reservation.id)) != ERROR_NONE)
         return ERROR_NONE;
     op->charged = true;
-    return write_reservation(b, op, v);
+    enum error e = write_reservation(b, op, v);
+    return e == ERROR_NONE ? batch_probe(b, &op->reservation) : e;
 }
 
 /* Settling */
@@ -247,7 +248,8 @@ enum error batch_settle(struct batch *b, struct op *op)
             return e;
     b->changed = true;
     if ((e = kv_delete(b->txn, key.bytes, key.n)) != ERROR_NONE ||
-        (e = settle_history(b, s, &h, &real)) != ERROR_NONE)
+        (e = settle_history(b, s, &h, &real)) != ERROR_NONE ||
+        (e = batch_health(b, op)) != ERROR_NONE)
         return e;
     return s->input_over > 0 ? learn_overhead(b, op) : ERROR_NONE;
 }

@@ -594,7 +594,8 @@ enum error ledger_reserve(struct ledger *l, const struct policy *p, const struct
 
 void ledger_release(struct ledger *l, const struct reservation *r)
 {
-    live_drop(l->live, r->id);
+    if (!r->probe)
+        live_drop(l->live, r->id);
 }
 
 enum error ledger_settle(struct ledger *l, const struct reservation *r,
@@ -612,11 +613,11 @@ enum error ledger_settle(struct ledger *l, const struct reservation *r,
         return ERROR_MEMORY;
     op->reservation = *r;
     op->settlement = *s;
-    if (!now)
-        return writer_post(l, op);
-    enum error e = writer_do(l, op);
-    if (e == ERROR_NONE)
+    enum error e = now ? writer_do(l, op) : writer_post(l, op);
+    if (now && e == ERROR_NONE)
         op_free(op);
+    if (now || e != ERROR_NONE) /* also a probe's place */
+        live_drop(l->live, r->id);
     return e;
 }
 

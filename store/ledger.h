@@ -161,6 +161,7 @@ struct reservation {
     struct amounts reserved;
     uint64_t tokens_in, tokens_out;
     int64_t day; /* the history's day that it was charged to */
+    bool probe;  /* the one call that tries whether the model's breaker can close */
     char model[LEDGER_MODEL_MAX];
 };
 
@@ -186,10 +187,9 @@ struct settlement {
     uint64_t overhead_max;          /* bound of the model's extra overhead that this may set */
     bool upstream_error;            /* counted in the history */
     enum health health;
-    unsigned breaker_after; /* HEALTH_FAILED so many times in a row opens the breaker; >= 1 */
-    int64_t
-        breaker_pause_ms;   /* for so long; doubled with each probe that fails, at most x 16 */
-    int64_t retry_after_ms; /* HEALTH_REFUSED: what the API asked for; 0: it did not */
+    unsigned breaker_after;   /* HEALTH_FAILED so many times in a row opens the breaker; >= 1 */
+    int64_t breaker_pause_ms; /* for so long; each probe that fails doubles it, up to x 16 */
+    int64_t retry_after_ms;   /* HEALTH_REFUSED: what the API asked for; 0: it did not */
 };
 
 /*
@@ -201,7 +201,9 @@ enum error ledger_check(struct ledger *l, const struct policy *p, struct demand 
 enum error ledger_reserve(struct ledger *l, const struct policy *p, const struct demand *d,
                           struct answer *out, struct reservation *r);
 
-/* Frees the concurrency place: the stream has ended. Before or after the settle. Idempotent. */
+/* Frees the concurrency place: the stream has ended. Before or after the settle. Idempotent. A
+ * probe's place goes with its settle, or another would be let through before it is known what
+ * came of this one. */
 void ledger_release(struct ledger *l, const struct reservation *r);
 
 /*

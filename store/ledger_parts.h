@@ -168,6 +168,12 @@ enum error ledger_read_state(struct kv_txn *txn, struct state *out);
 /* The key with that hash, in any transaction. ERROR_NOT_FOUND, out untouched: there is none. */
 enum error key_find(struct kv_txn *t, const uint8_t hash[KEY_HASH], struct ledger_key *out);
 
+/* For how long the model's breaker refuses (0: it does not), and its failures in a row. */
+enum error breaker_wait(const struct view_context *c, const char *model, int64_t *wait_ms,
+                        unsigned *failures);
+/* An admission becomes DECISION_BREAKER if the model's breaker refuses; no model, no breaker. */
+enum error breaker_decide(const struct view_context *c, const char *model, struct answer *out);
+
 /* Visits the issued keys; the cursor stands on the row (rows.h says what visit returns). */
 struct kv_cursor;
 typedef enum error key_visit(void *arg, struct kv_cursor *c, const struct ledger_key *k);

@@ -21,14 +21,13 @@ static enum error look(void *arg, const struct view_context *c)
     memset(&q->out, 0, sizeof q->out);
     key_overhead(q->model, &key);
     enum error e = kv_get(c->txn, key.bytes, key.n, &value);
-    if (e == ERROR_NOT_FOUND)
-        return ERROR_NONE;
-    if (e != ERROR_NONE)
+    if (e != ERROR_NONE && e != ERROR_NOT_FOUND)
         return e;
-    if (!record_overhead_read(&value, &row))
+    if (e == ERROR_NONE && !record_overhead_read(&value, &row))
         return ERROR_STORE_INVALID;
-    q->out.overhead = row.tokens;
-    return ERROR_NONE;
+    if (e == ERROR_NONE)
+        q->out.overhead = row.tokens;
+    return breaker_wait(c, q->model, &q->out.breaker_wait_ms, &q->out.failures);
 }
 
 enum error ledger_model(struct ledger *l, const char *model, struct ledger_model *out)
@@ -39,4 +38,12 @@ enum error ledger_model(struct ledger *l, const char *model, struct ledger_model
     if (e == ERROR_NONE)
         *out = q.out;
     return e;
+}
+
+enum error ledger_forgive_model(struct ledger *l, const struct policy *p, const char *model)
+{
+    char order[LEDGER_MODEL_MAX] = "";
+
+    memcpy(order, model, strnlen(model, sizeof order - 1));
+    return ledger_order(l, p, OP_FORGIVE_MODEL, order, sizeof order);
 }

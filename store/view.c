@@ -324,5 +324,5 @@ enum error view_decide(const struct view_context *c, const struct policy *p,
     if (out->decision == DECISION_ADMITTED && p->site_streams > 0 &&
         live.of[SUBJECT_EVERYONE] + live.of[SUBJECT_BYPASS] >= p->site_streams)
         out->decision = DECISION_BUSY;
-    return ERROR_NONE;
+    return breaker_decide(c, d->model, out);
 }

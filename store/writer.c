@@ -129,7 +129,8 @@ static void give_back(void *arg, struct op *list)
         }
         if (try_again(l, op))
             continue;
-        if (op->charged) /* stays charged, but nobody will use its place */
+        /* An admission stays charged, but nobody will use its place; a probe's is over. */
+        if (op->charged || op->kind == OP_SETTLE)
             live_drop(l->live, op->reservation.id);
         op_free(op);
     }
@@ -247,9 +248,17 @@ static enum error enqueue(struct ledger *l, struct op *op)
     return ERROR_NONE;
 }
 
+/* What a breaker is opened or closed by does not wait: each further call would fail, too. */
+static bool is_urgent(const struct op *op)
+{
+    enum health h = op->settlement.health;
+
+    return op->reservation.probe || h == HEALTH_FAILED || h == HEALTH_REFUSED;
+}
+
 enum error writer_post(struct ledger *l, struct op *op)
 {
-    if (op->kind == OP_SETTLE)
+    if (op->kind == OP_SETTLE && !is_urgent(op))
         op->due_ms = clock_monotonic_ms() + SETTLE_DELAY_MS;
     pthread_mutex_lock(&l->writer.lock);
     enum error e = enqueue(l, op);
