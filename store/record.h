@@ -13,7 +13,7 @@
  *   3 day           end_ms, subject, hash            calendar-day counters (kept `retention`)
  *   4 counter       end_ms, window, subject, hash    all other counters
  *   5 reservation   deadline (boot time), id         what is under way
- *   6 dry           civil day, limit name            what a dry run would have refused
+ *   7 dry           civil day, limit name            what a dry run would have refused
  */
 #ifndef STORE_RECORD_H
 #define STORE_RECORD_H
@@ -36,8 +36,8 @@ enum table {
     TABLE_DAY = 3,
     TABLE_COUNTER = 4,
     TABLE_RESERVATION = 5,
-    TABLE_DRY = 6,
-    TABLE_END = 7
+    TABLE_DRY = 7, /* 6: alerts */
+    TABLE_END = 8
 };
 
 struct row_key {
