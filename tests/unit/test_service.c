@@ -122,6 +122,8 @@ static void add_day(void *arg, const struct history_day *d)
         sum->figures[i] += d->figures[i];
 }
 
+static struct ledger_model breaker; /* of the model, as history() found it */
+
 /* Ends the service and reads what the store says. */
 static struct history_day history(void)
 {
@@ -133,6 +135,7 @@ static struct history_day history(void)
     end_service();
     assert_int_equal(ledger_open(&o, false, &l), ERROR_NONE);
     assert_int_equal(ledger_history(l, &none, 0, add_day, &sum), ERROR_NONE);
+    assert_int_equal(ledger_model(l, "demo", &breaker), ERROR_NONE);
     assert_true(ledger_close(l, FREE_MS));
     return sum;
 }
@@ -309,7 +312,8 @@ static const struct {
 } turned_away[] = {
     {"F10 another path comes before all else", "REQUEST_METHOD=PUT", "SCRIPT_NAME=//v1/models",
      "X=", NULL, NULL, "", "\"not_found\""},
-    {"F10 another method", "REQUEST_METHOD=GET", NULL, NULL, NULL, NULL, "", "Allow: POST, OPTIONS\r\n"},
+    {"F10 another method", "REQUEST_METHOD=GET", NULL, NULL, NULL, NULL, "",
+     "Allow: POST, OPTIONS\r\n"},
     {"F52 a form", NULL, NULL, "CONTENT_TYPE=text/plain", NULL, NULL, PLAIN,
      "Status: 415 Unsupported"},
     {"no type", NULL, NULL, "X=", NULL, NULL, PLAIN, "\"unsupported_media_type\""},
@@ -425,6 +429,33 @@ static void models_are_listed(void **state)
     web_end(&w);
 }
 
+/* What GET /status answers. */
+static void expect_status(const char *first, const char *second)
+{
+    struct web w;
+
+    web_init(&w, "");
+    set(w.method, "REQUEST_METHOD=GET");
+    set(w.path, "SCRIPT_NAME=/status");
+    service_handle(service, &w.x);
+    web_expect(&w, "Status: 200 OK");
+    web_expect(&w, first);
+    web_expect(&w, second);
+    assert_false(web_shows(&w, "\"m\""));
+    web_end(&w);
+}
+
+static void the_status_says_why_nobody_is_served(void **state)
+{
+    (void)state;
+    expect_status("{\"available\":true,\"code\":null,", "\"model\":\"demo\"");
+    write_configuration(SERVER_SECTION " nonsense");
+    expect_status("{\"available\":false,\"code\":\"configuration\",", "\"limits\":[]");
+    service_stop(service);
+    expect_status("{\"available\":false,\"code\":\"stopping\",", "\"retry_after\":1,");
+    assert_history(0, 0, 0, 0);
+}
+
 /* ---- answers ---- */
 
 static void answers_are_settled_by_their_usage(void **state)
@@ -460,65 +491,70 @@ static const struct {
     bool stream;
     const char *expected, *also;
     uint64_t settled, unknown, given_back;
+    enum health health;
 } upstreams[] = {
-    {"our key", "{\"status\":401}", false, "Status: 503", "Retry-After: 3600\r\n", 0, 0, 1},
+    {"our key", "{\"status\":401}", false, "Status: 503", "Retry-After: 3600\r\n", 0, 0, 1,
+     HEALTH_REFUSED},
     {"our credit", "{\"status\":402}", false, "\"upstream_refused\"", "x-should-retry: false",
-     0, 0, 1},
+     0, 0, 1, HEALTH_REFUSED},
     {"no right, or a filter that is billed", "{\"status\":403}", true, "\"upstream_refused\"",
-     "x-should-retry: false", 0, 1, 0},
+     "x-should-retry: false", 0, 1, 0, HEALTH_FAILED},
     {"F46 our rate", "{\"status\":429,\"retry_after\":7}", false, "\"upstream_refused\"",
-     "Retry-After: 7\r\n", 0, 0, 1},
+     "Retry-After: 7\r\n", 0, 0, 1, HEALTH_REFUSED},
     {"F46 a wait is capped", "{\"status\":429,\"retry_after\":86400}", false, "Status: 503",
-     "Retry-After: 3600\r\n", 0, 0, 1},
+     "Retry-After: 3600\r\n", 0, 0, 1, HEALTH_REFUSED},
     {"F46 a wait that is not said", "{\"status\":429}", true, "Status: 503",
-     "Retry-After: 60\r\n", 0, 0, 1},
+     "Retry-After: 60\r\n", 0, 0, 1, HEALTH_REFUSED},
     {"F4 a prompt that its filter stops is billed", "{\"status\":400}", false, "Status: 502",
-     "x-should-retry: false", 0, 1, 0},
+     "x-should-retry: false", 0, 1, 0, HEALTH_UNKNOWN},
     {"F4 so may be one that it gave up", "{\"status\":408}", false, "Status: 502",
-     "x-should-retry: false", 0, 1, 0},
+     "x-should-retry: false", 0, 1, 0, HEALTH_UNKNOWN},
     {"a model that it does not know", "{\"status\":404}", false, "Status: 502",
-     "\"upstream_error\"", 0, 0, 1},
+     "\"upstream_error\"", 0, 0, 1, HEALTH_FAILED},
     {"its own error may follow a call", "{\"status\":500}", false, "Status: 502",
-     "x-should-retry: false", 0, 1, 0},
+     "x-should-retry: false", 0, 1, 0, HEALTH_FAILED},
     {"a redirect is not followed", "{\"redirect\":\"http://127.0.0.1:1/\"}", false,
-     "Status: 502", "\"upstream_error\"", 0, 1, 0},
+     "Status: 502", "\"upstream_error\"", 0, 1, 0, HEALTH_FAILED},
     {"another type", "{\"content_type\":\"text/html\"}", false, "Status: 502",
-     "\"upstream_error\"", 0, 1, 0},
+     "\"upstream_error\"", 0, 1, 0, HEALTH_FAILED},
     {"another type of a stream", "{\"content_type\":\"application/json\"}", true, "Status: 502",
-     "\"upstream_error\"", 0, 1, 0},
+     "\"upstream_error\"", 0, 1, 0, HEALTH_FAILED},
     {"a type in capitals", "{\"content_type\":\"Application/JSON;charset=utf-8\"}", false,
-     "Status: 200", "\"finish_reason\":\"stop\"", 1, 0, 0},
-    {"garbage", "{\"garbage\":true}", false, "Status: 502", "\"upstream_error\"", 0, 1, 0},
+     "Status: 200", "\"finish_reason\":\"stop\"", 1, 0, 0, HEALTH_GOOD},
+    {"garbage", "{\"garbage\":true}", false, "Status: 502", "\"upstream_error\"", 0, 1, 0,
+     HEALTH_FAILED},
     {"garbage in a stream", "{\"garbage\":true}", true, "Status: 502", "\"upstream_error\"", 0,
-     1, 0},
-    {"no answer", "{\"hang\":true}", false, "Status: 504", "x-should-retry: false", 0, 1, 0},
+     1, 0, HEALTH_FAILED},
+    {"no answer", "{\"hang\":true}", false, "Status: 504", "x-should-retry: false", 0, 1, 0,
+     HEALTH_FAILED},
     {"a stream that does not begin becomes events after a heartbeat", "{\"hang\":true}", true,
-     "Status: 200", ":\n\n:\n\ndata: {\"error\":", 0, 1, 0},
+     "Status: 200", ":\n\n:\n\ndata: {\"error\":", 0, 1, 0, HEALTH_FAILED},
     {"F24 an error before the text", "{\"error_in_200\":\"before\"}", true, "Status: 502",
-     "\"upstream_error\"", 0, 1, 0},
+     "\"upstream_error\"", 0, 1, 0, HEALTH_FAILED},
     {"F24 an error after some text", "{\"error_in_200\":\"middle\"}", true, "Status: 200",
-     "data: {\"error\":", 0, 1, 0},
+     "data: {\"error\":", 0, 1, 0, HEALTH_FAILED},
     {"F24 an error as a whole answer", "{\"error_in_200\":\"body\"}", false, "Status: 502",
-     "\"upstream_error\"", 0, 1, 0},
+     "\"upstream_error\"", 0, 1, 0, HEALTH_FAILED},
     {"a header that breaks off", "{\"cut\":\"header\"}", false, "Status: 502",
-     "\"upstream_error\"", 0, 1, 0},
+     "\"upstream_error\"", 0, 1, 0, HEALTH_FAILED},
     {"a body that breaks off", "{\"cut\":\"content_length\"}", false, "Status: 502",
-     "\"upstream_error\"", 0, 1, 0},
+     "\"upstream_error\"", 0, 1, 0, HEALTH_FAILED},
     {"a stream that breaks off", "{\"cut\":\"middle\"}", true, "Status: 200",
-     "data: {\"error\":", 0, 1, 0},
+     "data: {\"error\":", 0, 1, 0, HEALTH_FAILED},
     {"F23 a stream that ends without a word", "{\"finish\":null,\"done\":false}", true,
-     "Status: 200", "data: {\"error\":", 0, 1, 0},
+     "Status: 200", "data: {\"error\":", 0, 1, 0, HEALTH_FAILED},
     {"F23 a stream that ends after its finish", "{\"done\":false}", true, "Status: 200",
-     "data: [DONE]", 1, 0, 0},
-    {"F16 no usage", "{\"usage\":\"none\"}", true, "Status: 200", "data: [DONE]", 0, 1, 0},
+     "data: [DONE]", 1, 0, 0, HEALTH_GOOD},
+    {"F16 no usage", "{\"usage\":\"none\"}", true, "Status: 200", "data: [DONE]", 0, 1, 0,
+     HEALTH_GOOD},
     {"F29 usage beyond belief", "{\"usage\":\"huge\"}", false, "Status: 200", "chatcmpl-", 0, 1,
-     0},
+     0, HEALTH_GOOD},
     {"F27 thought only, until the cap", "{\"reasoning\":true,\"finish\":\"length\"}", true,
-     "Status: 200", "\"finish_reason\":\"length\"", 1, 0, 0},
+     "Status: 200", "\"finish_reason\":\"length\"", 1, 0, 0, HEALTH_GOOD},
     {"an event too large", "{\"event_bytes\":70000}", true, "Status: 502", "\"upstream_error\"",
-     0, 1, 0},
+     0, 1, 0, HEALTH_FAILED},
     {"an answer too large", "{\"size\":1100000}", false, "Status: 502", "\"upstream_error\"", 0,
-     1, 0},
+     1, 0, HEALTH_FAILED},
 };
 
 static void each_trouble_of_the_model_has_its_answer_and_its_charge(void **state)
@@ -543,6 +579,10 @@ static void each_trouble_of_the_model_has_its_answer_and_its_charge(void **state
             h.unknown != upstreams[i].unknown || h.given_back != upstreams[i].given_back)
             fail_msg("%s: settled %d unknown %d given back %d", upstreams[i].why,
                      (int)h.settled, (int)h.unknown, (int)h.given_back);
+        if ((breaker.breaker_wait_ms > 0) != (upstreams[i].health == HEALTH_REFUSED) ||
+            (breaker.breaker_wait_ms == 0 &&
+             breaker.failures != (upstreams[i].health == HEALTH_FAILED)))
+            fail_msg("%s: %d failures", upstreams[i].why, (int)breaker.failures);
         end(state);
     }
     assert_int_equal(begin(state), 0);
@@ -864,6 +904,7 @@ int main(void)
         WITH_SITE(who_is_too_late_is_not_charged),
         WITH_SITE(f36_who_has_left_before_is_not_charged),
         WITH_SITE(models_are_listed),
+        WITH_SITE(the_status_says_why_nobody_is_served),
         WITH_SITE(answers_are_settled_by_their_usage),
         WITH_SITE(f17_usage_is_sent_on_only_if_asked_for),
         WITH_SITE(each_trouble_of_the_model_has_its_answer_and_its_charge),
