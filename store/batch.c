@@ -107,6 +107,7 @@ static enum error (*const perform[])(struct batch *, struct op *) = {
     [OP_CLOCK_RESET] = batch_clock_reset,
     [OP_KEY_ADD] = batch_key_add,
     [OP_KEY_REVOKE] = batch_key_revoke,
+    [OP_FORGIVE] = batch_forgive,
     [OP_FORGIVE_MODEL] = batch_forgive_model,
 };
 

@@ -51,6 +51,9 @@ enum error batch_probe(struct batch *b, struct reservation *r);
 enum error batch_health(struct batch *b, const struct op *op);
 enum error batch_forgive_model(struct batch *b, struct op *op);
 
+/* forgive.c */
+enum error batch_forgive(struct batch *b, struct op *op);
+
 /* keys.c */
 enum error batch_key_add(struct batch *b, struct op *op);
 enum error batch_key_revoke(struct batch *b, struct op *op);

@@ -141,6 +141,13 @@ struct view_context {
 /* The zone by which the policy names days. */
 const struct zone *view_zone(const struct ledger *l, const struct policy *p);
 
+/* Whether all callers share the subject's rows: these are not hashed. */
+bool view_is_shared(enum subject s);
+
+/* The window's key, or NULL: no row was ever written under it. ERROR_PERIODS as view_build. */
+enum error view_window(const struct view_context *c, struct window w,
+                       const struct period_entry **out);
+
 /* The hash of the demand's subject in a period of the window, computed once a request. False as
  * periods_hash. */
 bool view_hash(const struct view_context *c, const struct period_entry *e, int64_t period,

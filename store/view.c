@@ -17,7 +17,7 @@ const struct zone *view_zone(const struct ledger *l, const struct policy *p)
     return p->local_time ? &l->zone : &utc;
 }
 
-static bool subject_is_shared(enum subject s)
+bool view_is_shared(enum subject s)
 {
     return s == SUBJECT_EVERYONE || s == SUBJECT_ANONYMOUS || s == SUBJECT_BYPASS;
 }
@@ -49,7 +49,7 @@ static void hash_live(const struct view_context *c, struct demand *d, uint32_t p
     struct hashes *h = &d->hashes;
 
     for (unsigned s = 0; s < SUBJECTS && !h->live_known; s++)
-        if (present & 1U << s && !subject_is_shared((enum subject)s))
+        if (present & 1U << s && !view_is_shared((enum subject)s))
             subject_mac(&c->ledger->live_key, (enum subject)s, &d->caller.id[s], h->live[s]);
     h->live_known = true;
 }
@@ -79,9 +79,8 @@ bool view_hash(const struct view_context *c, const struct period_entry *e, int64
     return true;
 }
 
-/* The window's key, or NULL: no row was ever written under it. */
-static enum error window_entry(const struct view_context *c, struct window w,
-                               const struct period_entry **out)
+enum error view_window(const struct view_context *c, struct window w,
+                       const struct period_entry **out)
 {
     const struct periods *p = &c->ledger->periods;
     uint32_t code = window_code(w);
@@ -103,7 +102,7 @@ static enum error window_entry(const struct view_context *c, struct window w,
 static enum error read_counter(const struct view_context *c, const struct zone *z,
                                struct demand *d, struct counter *out, struct row_key *row)
 {
-    bool shared = subject_is_shared(out->subject);
+    bool shared = view_is_shared(out->subject);
     const struct period_entry *entry = NULL;
     uint8_t hash[SUBJECT_HASH] = {0};
     struct slot slot[WINDOW_SLOTS_MAX];
@@ -111,7 +110,7 @@ static enum error read_counter(const struct view_context *c, const struct zone *
     enum error e = ERROR_NONE;
 
     if (!shared)
-        e = window_entry(c, out->window, &entry);
+        e = view_window(c, out->window, &entry);
     if (e != ERROR_NONE)
         return e;
     out->slots = window_slots(out->window, z, t, slot);
