@@ -28,13 +28,16 @@ enum {
     FLAG_JSON = 16,
     FLAG_CSV = 32,
     FLAG_STOP = 64,
+    FLAG_LIMIT = 1024,
 };
+#define FLAGS_LISTED FLAG_LIMIT /* may be given several times */
 
 static const struct flag {
     const char *name;
     const char *value; /* what it takes, or NULL: nothing */
     unsigned bit;
-    size_t offset; /* in struct cli: const char * if it takes a value, else bool */
+    size_t offset; /* in struct cli: const char * if it takes a value, else bool; of what may
+                    * be given several times the first of KEY_LIMITS_MAX */
     const char *help;
 } flags[] = {
     {"-c", "FILE", FLAG_CONFIG, offsetof(struct cli, config), "the configuration"},
@@ -45,6 +48,7 @@ static const struct flag {
     {"--json", NULL, FLAG_JSON, offsetof(struct cli, json), "as JSON"},
     {"--csv", NULL, FLAG_CSV, offsetof(struct cli, csv), "as CSV"},
     {"--stop", NULL, FLAG_STOP, offsetof(struct cli, stop), "the machine is going down"},
+    {"--limit", "LIMIT", FLAG_LIMIT, offsetof(struct cli, limits), "as calls/day=100"},
 };
 
 static int cli_version(struct cli *cli);
@@ -53,7 +57,7 @@ static int cli_help(struct cli *cli);
 static const struct command {
     const char *name;
     unsigned flags;
-    const char *operand; /* the only one it takes, or NULL: none */
+    const char *forms; /* the words that may follow; one in capitals stands for any; or NULL */
     int (*run)(struct cli *cli);
     const char *help;
 } commands[] = {
@@ -66,7 +70,12 @@ static const struct command {
     {"pause", FLAG_CONFIG, NULL, cli_pause, "admit nothing from now on"},
     {"resume", FLAG_CONFIG, NULL, cli_resume, "admit again"},
     {"adopt", FLAG_CONFIG, NULL, cli_adopt, "accept a store that was restored from a copy"},
-    {"clock", FLAG_CONFIG, "reset", cli_clock,
+    {"keys", FLAG_CONFIG | FLAG_JSON | FLAG_LIMIT, "add NAME|list|revoke NAME", cli_keys,
+     "issue a key to a caller (add), list them, or revoke one"},
+    {"forgive", FLAG_CONFIG,
+     "address A|account NAME|key NAME|model NAME|everyone|anonymous|bypass", cli_forgive,
+     "give a caller its quota back, or a model another try"},
+    {"clock", FLAG_CONFIG, "|reset", cli_clock,
      "show the store's time; reset: set it to the clock's"},
     {"maintain", FLAG_CONFIG | FLAG_STOP, NULL, cli_maintain,
      "timed work, for cron on CGI-only hosts"},
@@ -90,11 +99,11 @@ static int cli_help(struct cli *cli)
     (void)cli;
     printf("usage: pennygate [-c FILE] COMMAND [flags]\n\n");
     for (size_t i = 0; i < COUNT(commands); i++)
-        printf("  %-9s %s\n", commands[i].name, commands[i].help);
+        printf("  %-11s %s\n", commands[i].name, commands[i].help);
     printf("\n");
     for (size_t i = 0; i < COUNT(flags); i++) {
         char head[32];
-        const char *separator = " ";
+        const char *separator = "";
 
         snprintf(head, sizeof head, "%s %s", flags[i].name,
                  flags[i].value != NULL ? flags[i].value : "");
@@ -102,7 +111,8 @@ static int cli_help(struct cli *cli)
         for (size_t k = 0; k < COUNT(commands); k++) {
             if (flags[i].bit == FLAG_CONFIG || (commands[k].flags & flags[i].bit) == 0)
                 continue;
-            printf("%s", separator[0] == ' ' ? commands[k].name : separator);
+            printf("%s%s", separator, commands[k].name);
+            separator = ", ";
         }
         printf("%s)\n", flags[i].bit == FLAG_CONFIG ? CONFIG_PATH : "");
     }
@@ -142,6 +152,22 @@ static const struct flag *find_flag(const char *argument, size_t n)
     return NULL;
 }
 
+/* Where a flag's value goes, or NULL: there is no room for it. */
+static char *place_of(struct cli *cli, const struct flag *f, unsigned seen)
+{
+    char *place = (char *)cli + f->offset;
+    const char *taken;
+
+    if ((seen & f->bit) == 0)
+        return place;
+    for (unsigned i = 1; i < KEY_LIMITS_MAX && (f->bit & FLAGS_LISTED) != 0; i++) {
+        memcpy(&taken, place + i * sizeof taken, sizeof taken);
+        if (taken == NULL)
+            return place + i * sizeof taken;
+    }
+    return NULL;
+}
+
 /* Takes the flag at argv[0] and its value, given as the next argument or behind '='. How many
  * arguments were used; 0: not understood, and told. */
 static int take_flag(struct cli *cli, char **argv, unsigned *seen)
@@ -150,26 +176,28 @@ static int take_flag(struct cli *cli, char **argv, unsigned *seen)
     size_t n = equals != NULL ? (size_t)(equals - argv[0]) : strlen(argv[0]);
     const struct flag *f = find_flag(argv[0], n);
     const char *value = equals != NULL ? equals + 1 : argv[1];
+    char *place;
 
     if (f == NULL || (f->value == NULL && equals != NULL)) {
         usage("unknown flag", argv[0]);
         return 0;
     }
-    if ((*seen & f->bit) != 0) {
-        usage("given twice:", argv[0]);
+    place = place_of(cli, f, *seen);
+    if (place == NULL) {
+        usage((f->bit & FLAGS_LISTED) != 0 ? "given too often:" : "given twice:", argv[0]);
         return 0;
     }
     *seen |= f->bit;
     if (f->value == NULL) {
         bool on = true;
-        memcpy((char *)cli + f->offset, &on, sizeof on);
+        memcpy(place, &on, sizeof on);
         return 1;
     }
     if (value == NULL || value[0] == '\0') {
         usage("a value is missing behind", argv[0]);
         return 0;
     }
-    memcpy((char *)cli + f->offset, &value, sizeof value);
+    memcpy(place, &value, sizeof value);
     return equals != NULL ? 1 : 2;
 }
 
@@ -195,13 +223,52 @@ static bool take_word(struct cli *cli, const char *word, const struct command **
             usage("unknown command", word);
         return *command != NULL;
     }
-    if ((*command)->operand == NULL || cli->operand != NULL ||
-        strcmp(word, (*command)->operand) != 0) {
+    if ((*command)->forms == NULL || cli->n_words == CLI_WORDS_MAX) {
         usage("unexpected argument", word);
         return false;
     }
-    cli->operand = word;
+    cli->words[cli->n_words++] = word;
     return true;
+}
+
+/* Whether the words are those of the first form of `forms`; *fit: how many of them are. */
+static bool fits(const char *forms, const struct cli *cli, unsigned *fit)
+{
+    size_t n;
+
+    for (*fit = 0; (n = strcspn(forms, " |")) > 0; ++*fit) {
+        const char *word = cli->words[*fit];
+        bool any = forms[0] >= 'A' && forms[0] <= 'Z';
+
+        if (*fit == cli->n_words ||
+            (!any && (strlen(word) != n || strncmp(word, forms, n) != 0)))
+            return false;
+        forms += n;
+        forms += *forms == ' ';
+    }
+    return *fit == cli->n_words;
+}
+
+/* Whether the command goes with the words that follow it; if not, it is told. */
+static bool takes_words(const struct command *c, const struct cli *cli)
+{
+    const char *form = c->forms;
+    unsigned fit, most = 0;
+
+    while (form != NULL) {
+        if (fits(form, cli, &fit))
+            return true;
+        most = fit > most ? fit : most;
+        form = strchr(form, '|');
+        form += form != NULL;
+    }
+    if (c->forms == NULL)
+        return true;
+    if (most < cli->n_words)
+        usage("unexpected argument", cli->words[most]);
+    else
+        cli_fail("%s: an argument is missing: %s", c->name, c->forms);
+    return false;
 }
 
 /* Fills cli and *command (NULL: none was given). False: not understood, and told. */
@@ -237,6 +304,8 @@ int cli_main(int argc, char **argv, char *const *env, bool listening)
     int status;
 
     if (!parse(&cli, argc, argv, &command, &seen))
+        return CLI_USAGE;
+    if (command != NULL && !takes_words(command, &cli))
         return CLI_USAGE;
     if (command != NULL && (seen & ~command->flags) != 0)
         return usage("a given flag does not go with", command->name);

@@ -17,14 +17,18 @@ enum cli_status {
     CLI_USAGE = 2   /* the command line or the configuration is not understood */
 };
 
+#define CLI_WORDS_MAX 3 /* that follow a command */
+
 struct cli {
     const char *config; /* path of the file */
     char *const *env;
-    char **argv;         /* as started, to start anew */
-    bool listening;      /* descriptor 0 is a listening socket */
-    const char *operand; /* what follows the command, or NULL */
+    char **argv;                      /* as started, to start anew */
+    bool listening;                   /* descriptor 0 is a listening socket */
+    const char *words[CLI_WORDS_MAX]; /* what follows the command; the table has its forms */
+    unsigned n_words;
     /* flags; NULL or false if not given */
     const char *owner, *socket, *days;
+    const char *limits[KEY_LIMITS_MAX];
     bool json, csv, stop;
 };
 
@@ -77,6 +81,8 @@ int cli_resume(struct cli *cli);
 int cli_adopt(struct cli *cli);
 int cli_clock(struct cli *cli);
 int cli_maintain(struct cli *cli);
+int cli_keys(struct cli *cli);
+int cli_forgive(struct cli *cli);
 
 /* Started by a web server: on the listening socket at descriptor 0, or for one request. */
 int cli_fastcgi(struct cli *cli);

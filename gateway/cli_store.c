@@ -70,7 +70,7 @@ int cli_resume(struct cli *cli)
 
 int cli_clock(struct cli *cli)
 {
-    if (cli->operand == NULL)
+    if (cli->n_words == 0)
         return give_order(cli, show_clock, NULL);
     return give_order(cli, ledger_clock_reset,
                       "the store's time is the clock's; what callers have used counts anew, "
