@@ -254,7 +254,7 @@ def test_a_key_counts_for_itself_and_can_be_revoked(site, model, mode, required)
 def test_a_keys_own_limits_take_the_place_of_the_common_ones(site, model):
     place = site(limits=only("key", 1))
     server = place.start()
-    more = add_key(place, "more", "--limit", "3 calls day")
+    more = add_key(place, "more", "--limit", "calls/day=3")
     answers = [server.chat(headers=bearer(more)) for _ in range(4)]
     assert [answer.status for answer in answers] == [200, 200, 200, 429]
     assert answers[0].header("X-RateLimit-Limit") == "3"
