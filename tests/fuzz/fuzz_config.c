@@ -92,6 +92,8 @@ static bool parse(const void *bytes, size_t n, void (*check)(const struct config
     text[n] = '\0';
     ok = config_parse(s, text, n);
     require(ok == (message[0] == '\0'));
+    for (const char *p = message; *p != '\0'; p++)
+        require((unsigned char)*p >= 0x20);
     if (ok && check != NULL)
         check(s);
     config_source_free(s);

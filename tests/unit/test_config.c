@@ -127,6 +127,8 @@ static void test_hostile_syntax(void **state)
          "unexpected token '{'"},
         {"an empty list for a single value", SITE "request {\nmax-history = { } }\n",
          "c.conf:3: max-history takes one value, not a list"},
+        {"an empty list behind a value", SITE "request { max-history = 3 { } }\n",
+         "unexpected token '{'"},
         {"an empty list for a section", SITE "log = { }\n", "c.conf:2: "},
         {"the file ends inside a list", "site { store = '/a' trusted-proxies = { 10.0.0.1",
          "c.conf:1: the file ends inside"},
