@@ -230,12 +230,18 @@ static const char *unpaceable(const struct limit *l)
     return NULL;
 }
 
+#define BYPASS_NAME "bypass"
+
 static bool add_limit(struct loading *l, const struct config_block *b)
 {
     struct limit *limit = &l->config->limits[l->config->n_limits++];
     const struct option *window = config_option(SECTION_LIMIT, "window");
 
     snprintf(limit->name, sizeof limit->name, "%s", b->title);
+    if (strcmp(b->title, BYPASS_NAME) == 0)
+        return config_source_fail(l->source, b->line,
+                                  "limit %s: that is the name of what section bypass counts",
+                                  BYPASS_NAME);
     if (!set_options(l->source, b, limit))
         return false;
     if (limit->unit == UNIT_CONCURRENT && is_written(b, "window"))
@@ -255,7 +261,7 @@ static bool finish_bypass(struct loading *l, const struct config_block *b)
     const struct option *secret = config_option(SECTION_BYPASS, "secret");
 
     c->bypass.subject = SUBJECT_BYPASS;
-    snprintf(c->bypass.name, sizeof c->bypass.name, "bypass");
+    snprintf(c->bypass.name, sizeof c->bypass.name, BYPASS_NAME);
     if (c->bypass_secret != NULL && c->bypass_secret_file != NULL)
         return config_source_fail_value(l->source, b, secret,
                                         "is given, and so is secret-file: one is enough");

@@ -926,6 +926,9 @@ static void test_refused_limits(void **state)
         must_fail(rows[i].what, text, NULL, rows[i].says);
         assert_non_null(strstr(message, "c.conf:2: limit x: "));
     }
+    must_fail("the name of what bypass counts",
+              SITE "limit bypass { per = address unit = calls window = day max = 1 }\n", NULL,
+              "c.conf:2: limit bypass: that is the name of what section bypass counts");
     must_fail("a default replaced in part", SITE "limit visitor-day { max = 10 }\n", NULL,
               "limit visitor-day: per is missing");
     must_fail("what is missing is told where its section begins",
