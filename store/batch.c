@@ -95,8 +95,10 @@ static enum error pause(struct batch *b, struct op *op)
 
 static enum error maintain(struct batch *b, struct op *op)
 {
+    enum error e = alert_sweep(b);
+
     (void)op;
-    return batch_erase(b, ERASE_TIMED);
+    return e == ERROR_NONE ? batch_erase(b, ERASE_TIMED) : e;
 }
 
 static enum error (*const perform[])(struct batch *, struct op *) = {
@@ -105,10 +107,8 @@ static enum error (*const perform[])(struct batch *, struct op *) = {
     [OP_PAUSE] = pause,
     [OP_MAINTAIN] = maintain,
     [OP_CLOCK_RESET] = batch_clock_reset,
-    [OP_KEY_ADD] = batch_key_add,
-    [OP_KEY_REVOKE] = batch_key_revoke,
-    [OP_FORGIVE] = batch_forgive,
-    [OP_FORGIVE_MODEL] = batch_forgive_model,
+    [OP_ALERT_TAKE] = batch_alert_take,
+    [OP_ALERT_DONE] = batch_alert_done,
 };
 
 /* Twice as many rows go as were added since the last look, so that nothing grows. */
@@ -123,10 +123,11 @@ static enum error erase(struct batch *b)
     return batch_erase(b, 2 * added + ERASE_SPARE);
 }
 
-static void note_erased(const struct batch *b)
+static void note_committed(const struct batch *b)
 {
     struct ledger *l = b->ledger;
 
+    atomic_fetch_add(&l->alerts, b->alerts);
     l->rows_added = b->erased ? 0 : l->rows_added + b->added;
     if (b->erased)
         l->erase_ms = clock_monotonic_ms() + ERASE_EVERY_MS;
@@ -199,7 +200,7 @@ static enum error attempt(struct ledger *l, struct op *(*take)(void *), void *ar
     }
     e = kv_commit(b.txn);
     if (e == ERROR_NONE)
-        note_erased(&b);
+        note_committed(&b);
     else if (e != ERROR_STORE_FULL)
         ledger_break(l, e);
     return e;
@@ -299,7 +300,7 @@ static enum error look(void *arg, const struct view_context *c)
     tell_owner(c, t);
     w->is = board_differs(c) ||
             memcmp(c->state->time.boot_id, c->now->boot_id, sizeof c->now->boot_id) != 0 ||
-            front_has_ended(c, TABLE_RESERVATION, c->now->boot_ms);
+            front_has_ended(c, TABLE_RESERVATION, c->now->boot_ms) || alert_wanted(c, t);
     if (storetime_may_erase(&c->state->time, t))
         w->is = w->is || front_has_ended(c, TABLE_COUNTER, t) ||
                 front_has_ended(c, TABLE_DAY, t - w->policy->retention_ms) ||

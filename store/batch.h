@@ -15,6 +15,7 @@ struct batch {
     struct policy policy;   /* of the last operation: zone and retention for upkeep */
     struct history_day day; /* the history record in hand; written when another is needed */
     bool day_loaded, day_changed;
+    unsigned alerts; /* queued in it */
 };
 
 /* An error of batch_* ends the whole batch: nobody in it is admitted. op->error is one
@@ -37,9 +38,20 @@ enum error batch_erase(struct batch *b, unsigned most);
 enum error batch_periods(struct batch *b);
 enum error batch_windows(struct batch *b, struct op *op);
 
-/* dry.c: counts what the dry runs of the view would have refused of what is admitted */
-enum error batch_dry(struct batch *b, const struct view *v, const struct verdict *verdict,
-                     int64_t day);
+/*
+ * alert.c. alert_queue: an event; nothing happens if alerts are off. An API that refuses us is
+ * told of once a model and day, everything else each time: who calls knows what once is.
+ */
+enum error alert_queue(struct batch *b, enum alert_kind kind, const char *name);
+/* Looks at the shared limits' thresholds, after the operation has charged what its view says. */
+enum error alert_thresholds(struct batch *b, const struct op *op, const struct view *v);
+enum error batch_alert_take(struct batch *b, struct op *op);
+enum error batch_alert_done(struct batch *b, struct op *op);
+/* Removes what has ended; whether there is something to remove. */
+enum error alert_sweep(struct batch *b);
+bool alert_wanted(const struct view_context *c, int64_t store_ms);
+/* The store's time goes back: all windows are new ones, and what waits is due. */
+enum error alert_reset(struct batch *b);
 
 /* reset.c */
 enum error batch_clock_reset(struct batch *b, struct op *op);

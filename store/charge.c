@@ -107,8 +107,7 @@ static enum error write_reservation(struct batch *b, struct op *op, const struct
         (e = batch_history(b, r->day, &day)) != ERROR_NONE)
         return e;
     day->admitted++;
-    day->bypassed += op->demand.caller.bypass;
-    return batch_dry(b, v, &op->answer.verdict, r->day);
+    return alert_thresholds(b, op, v);
 }
 
 static void fill_reservation(const struct batch *b, const struct op *op, struct reservation *r)
@@ -184,11 +183,15 @@ static enum error learn_overhead(struct batch *b, const struct op *op)
         return e;
     if (e == ERROR_NONE && !record_overhead_read(&value, &o))
         return ERROR_STORE_INVALID;
-    if (o.day != op->reservation.day)
+    if (o.day != op->reservation.day) {
         log_line(LOG_LEVEL_WARNING, "event=bound_exceeded model=%s over_tokens=%llu",
                  op->reservation.model, (unsigned long long)s->input_over);
-    else if (seen <= o.tokens)
+        e = alert_queue(b, ALERT_BOUND_EXCEEDED, op->reservation.model);
+        if (e != ERROR_NONE)
+            return e;
+    } else if (seen <= o.tokens) {
         return ERROR_NONE;
+    }
     o.day = op->reservation.day;
     o.tokens = seen > o.tokens ? seen : o.tokens;
     record_overhead(&o, &r);

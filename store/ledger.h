@@ -187,9 +187,10 @@ struct settlement {
     uint64_t overhead_max;          /* bound of the model's extra overhead that this may set */
     bool upstream_error;            /* counted in the history */
     enum health health;
-    unsigned breaker_after;   /* HEALTH_FAILED so many times in a row opens the breaker; >= 1 */
-    int64_t breaker_pause_ms; /* for so long; each probe that fails doubles it, up to x 16 */
-    int64_t retry_after_ms;   /* HEALTH_REFUSED: what the API asked for; 0: it did not */
+    unsigned breaker_after; /* HEALTH_FAILED so many times in a row opens the breaker; >= 1 */
+    int64_t
+        breaker_pause_ms;   /* for so long; doubled with each probe that fails, at most x 16 */
+    int64_t retry_after_ms; /* HEALTH_REFUSED: what the API asked for; 0: it did not */
 };
 
 /*
@@ -312,21 +313,26 @@ enum alert_kind {
     ALERT_METER,            /* never queued: the store cannot be written then */
     ALERT_KINDS
 };
+/* "threshold", "upstream_refused", "breaker_open", "bound_exceeded", "meter_unavailable". */
+const char *alert_kind_name(enum alert_kind k);
 struct ledger_alert {
     uint64_t id;
     enum alert_kind kind;
     char name[LIMIT_NAME_MAX];
     unsigned percent;
     int64_t time_s;    /* wall clock */
-    unsigned attempts; /* made so far */
+    unsigned attempts; /* made so far, this one included */
 };
 /* Takes the first alert that is due; nobody else gets it for lease_ms. ERROR_NOT_FOUND: none.
- * Looks from a read transaction first. */
+ * Looks from a read transaction first: asking again and again writes nothing. */
 enum error ledger_alert_take(struct ledger *l, const struct policy *p, int64_t lease_ms,
                              struct ledger_alert *out);
-/* Delivered: it goes; otherwise it is due again after retry_ms. */
+/* Delivered: it goes; otherwise it is due again after retry_ms, or is given up after three days.
+ * Of an alert that somebody else has taken since, only a delivery counts. */
 enum error ledger_alert_done(struct ledger *l, const struct policy *p,
                              const struct ledger_alert *a, bool delivered, int64_t retry_ms);
+/* How many this process has queued: when it changes, one may be due. */
+unsigned ledger_alerts_queued(const struct ledger *l);
 
 /* Timed work: folds the board, erases what has ended, advances the period keys. */
 enum error ledger_maintain(struct ledger *l, const struct policy *p);

@@ -4,8 +4,7 @@
  *   view.c    one request against the rows: what is counted, where, and the verdict
  *   batch.c   one write transaction over the operations that wait; with it (store/batch.h)
  *             charge.c (reserve, settle), upkeep.c (history, board, ended rows, period keys),
- *             reset.c (clock reset), keys.c (keys that the owner issued), forgive.c (a
- *             subject's quota given back) and breaker.c (models that fail)
+ *             alert.c (what the owner is told) and reset.c (clock reset)
  *   writer.c  the one thread that writes, and its queue
  *   report.c  figures for the owner; dry.c those of dry runs
  */
@@ -46,13 +45,11 @@ struct reader {
 enum op_kind {
     OP_RESERVE,
     OP_SETTLE,
-    OP_PAUSE, /* order: bool */
+    OP_PAUSE,
     OP_MAINTAIN,
     OP_CLOCK_RESET,
-    OP_KEY_ADD,       /* order: struct key_order */
-    OP_KEY_REVOKE,    /* order: char name[LIMIT_NAME_MAX] */
-    OP_FORGIVE,       /* order: struct forgive_order */
-    OP_FORGIVE_MODEL, /* order: char alias[LEDGER_MODEL_MAX] */
+    OP_ALERT_TAKE,
+    OP_ALERT_DONE
 };
 
 /*
@@ -78,7 +75,10 @@ struct op {
     struct answer answer;
     struct reservation reservation;
     struct settlement settlement;
-    void *order; /* what an order of the owner is about, by its kind; freed with the op */
+    bool paused;
+    struct ledger_alert alert;
+    int64_t alert_ms; /* OP_ALERT_*: for so long nobody gets it */
+    bool delivered;
 };
 
 /* The queue and its thread. */
@@ -121,6 +121,7 @@ struct ledger {
     int64_t erase_ms;    /* monotonic: when they are looked for again at the latest */
     pthread_mutex_t timed_lock;
     struct policy timed; /* the policy last seen, for timed work; limits NULL */
+    atomic_uint alerts;  /* queued by this process */
     atomic_int broken;   /* an enum error that only closing and opening again can mend */
 };
 

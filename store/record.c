@@ -11,8 +11,7 @@
 #define TAG_SCHEMA   'S'
 #define TAG_STATE    'T'
 #define TAG_OVERHEAD 'O'
-#define TAG_BREAKER  'B'
-#define TAG_ISSUED   'K'
+#define TAG_ALERT    'A'
 
 static const uint8_t magic[8] = {'p', 'e', 'n', 'n', 'y', 'g', 'a', 't'};
 
@@ -172,6 +171,51 @@ void key_reservation(int64_t deadline_boot_ms, uint64_t id, struct row_key *out)
     put_int(&p, sortable(deadline_boot_ms), 8);
     put_int(&p, id, 8);
     key_end(out, &p);
+}
+
+void key_alert(int64_t due_ms, uint64_t id, struct row_key *out)
+{
+    struct put p = key_start(TABLE_ALERT, out);
+
+    put_int(&p, sortable(due_ms), 8);
+    put_int(&p, id, 8);
+    key_end(out, &p);
+}
+
+void key_alert_flags(struct row_key *out)
+{
+    key_meta(TAG_ALERT, "", out);
+}
+
+void key_alert_flag(enum alert_kind kind, unsigned percent, const char *name,
+                    struct row_key *out)
+{
+    struct put p = key_start(TABLE_META, out);
+
+    put_int(&p, TAG_ALERT, 1);
+    put_int(&p, (uint64_t)kind, 1);
+    put_int(&p, percent, 1);
+    put_bytes(&p, name, strnlen(name, LIMIT_NAME_MAX - 1));
+    key_end(out, &p);
+}
+
+bool key_alert_reason(const struct kv_slice *key, struct alert_reason *out)
+{
+    struct get g = {key->data, (const uint8_t *)key->data + key->n, false};
+    struct alert_reason r;
+
+    memset(&r, 0, sizeof r);
+    if (get_int(&g, 1) != TABLE_META || get_int(&g, 1) != TAG_ALERT)
+        return false;
+    r.kind = (enum alert_kind)get_int(&g, 1);
+    r.percent = (unsigned)get_int(&g, 1);
+    size_t n = (size_t)(g.end - g.at);
+    if (n < sizeof r.name)
+        get_bytes(&g, r.name, n);
+    if (!get_done(&g) || r.kind >= ALERT_KINDS || memchr(r.name, '\0', n) != NULL)
+        return false;
+    *out = r;
+    return true;
 }
 
 bool key_instant(enum table t, const struct kv_slice *key, int64_t *ms)
@@ -683,6 +727,63 @@ bool record_hold_read(const struct kv_slice *v, struct hold *out)
     return get_rows(&g, out);
 }
 
+void record_alert_flag(const struct alert_flag *f, struct record *out)
+{
+    struct put p = record_start(out);
+
+    put_int(&p, (uint64_t)f->until_ms, 8);
+    put_int(&p, f->window, 4);
+    put_int(&p, f->unit, 1);
+    put_int(&p, f->max, 8);
+    record_end(out, &p);
+}
+
+bool record_alert_flag_read(const struct kv_slice *v, struct alert_flag *out)
+{
+    struct get g = value_start(v);
+    struct alert_flag f;
+
+    f.until_ms = (int64_t)get_int(&g, 8);
+    f.window = (uint32_t)get_int(&g, 4);
+    f.unit = (uint8_t)get_int(&g, 1);
+    f.max = get_int(&g, 8);
+    if (!get_done(&g))
+        return false;
+    *out = f;
+    return true;
+}
+
+void record_alert(const struct alert_row *a, struct record *out)
+{
+    struct put p = record_start(out);
+
+    put_int(&p, (uint64_t)a->reason.kind, 1);
+    put_int(&p, a->reason.percent, 1);
+    put_bytes(&p, a->reason.name, sizeof a->reason.name);
+    put_int(&p, a->attempts, 4);
+    put_int(&p, (uint64_t)a->time_s, 8);
+    put_int(&p, (uint64_t)a->queued_ms, 8);
+    record_end(out, &p);
+}
+
+bool record_alert_read(const struct kv_slice *v, struct alert_row *out)
+{
+    struct get g = value_start(v);
+    struct alert_row a;
+
+    a.reason.kind = (enum alert_kind)get_int(&g, 1);
+    a.reason.percent = (unsigned)get_int(&g, 1);
+    get_bytes(&g, a.reason.name, sizeof a.reason.name);
+    a.attempts = (uint32_t)get_int(&g, 4);
+    a.time_s = (int64_t)get_int(&g, 8);
+    a.queued_ms = (int64_t)get_int(&g, 8);
+    if (!get_done(&g) || a.reason.kind >= ALERT_KINDS || a.queued_ms < 0 ||
+        memchr(a.reason.name, '\0', sizeof a.reason.name) == NULL)
+        return false;
+    *out = a;
+    return true;
+}
+
 /* The walk */
 
 static bool meta_ok(const struct kv_slice *key, const struct kv_slice *v)
@@ -690,8 +791,8 @@ static bool meta_ok(const struct kv_slice *key, const struct kv_slice *v)
     struct schema schema;
     struct state state;
     struct overhead overhead;
-    struct breaker breaker;
-    struct ledger_key issued;
+    struct alert_reason reason;
+    struct alert_flag flag;
 
     if (key->n < 2)
         return false;
@@ -704,10 +805,8 @@ static bool meta_ok(const struct kv_slice *key, const struct kv_slice *v)
         return record_state_read(v, &state);
     case TAG_OVERHEAD:
         return record_overhead_read(v, &overhead);
-    case TAG_BREAKER:
-        return key->n > 2 && key->n < 2 + LEDGER_MODEL_MAX && record_breaker_read(v, &breaker);
-    case TAG_ISSUED:
-        return key_is_issued(key) && record_issued_read(v, &issued);
+    case TAG_ALERT:
+        return key_alert_reason(key, &reason) && record_alert_flag_read(v, &flag);
     default:
         return false;
     }
@@ -719,9 +818,7 @@ bool record_row_ok(const void *key, size_t nkey, const void *value, size_t nvalu
     struct history_day day = {0};
     struct amounts amounts;
     struct hold hold;
-    char limit[LIMIT_NAME_MAX];
-    int64_t at;
-    uint64_t count;
+    struct alert_row alert;
 
     if (nkey < 1)
         return false;
@@ -738,6 +835,8 @@ bool record_row_ok(const void *key, size_t nkey, const void *value, size_t nvalu
         return key_dry_read(&k, &at, limit) && record_count_read(&v, &count);
     case TABLE_RESERVATION:
         return nkey == 9 + 8 && record_hold_read(&v, &hold);
+    case TABLE_ALERT:
+        return nkey == 9 + 8 && record_alert_read(&v, &alert);
     default:
         return false;
     }

@@ -7,13 +7,13 @@
  * Tables are key prefixes. Rows that expire begin, after the table's byte, with the instant at
  * which they do, so that ended ones lie in front.
  *
- *   1 meta          tag, name                        state, schema, zone; models' overheads
- *                                                    and breakers; keys by their tokens' hash
+ *   1 meta          tag, name                        state, schema, zone, model overheads, what
+ *                                                    alerts have been queued for
  *   2 history       civil day                        one record a day
  *   3 day           end_ms, subject, hash            calendar-day counters (kept `retention`)
  *   4 counter       end_ms, window, subject, hash    all other counters
  *   5 reservation   deadline (boot time), id         what is under way
- *   7 dry           civil day, limit name            what a dry run would have refused
+ *   6 alert         due_ms, id                       what the owner is to be told
  */
 #ifndef STORE_RECORD_H
 #define STORE_RECORD_H
@@ -36,8 +36,8 @@ enum table {
     TABLE_DAY = 3,
     TABLE_COUNTER = 4,
     TABLE_RESERVATION = 5,
-    TABLE_DRY = 7, /* 6: alerts */
-    TABLE_END = 8
+    TABLE_ALERT = 6,
+    TABLE_END = 7
 };
 
 struct row_key {
@@ -58,6 +58,17 @@ void key_history(int64_t day, struct row_key *out);
 void key_counter(struct window w, const struct slot *slot, enum subject s,
                  const uint8_t hash[SUBJECT_HASH], struct row_key *out);
 void key_reservation(int64_t deadline_boot_ms, uint64_t id, struct row_key *out);
+void key_alert(int64_t due_ms, uint64_t id, struct row_key *out);
+/* What an alert was queued for; `name` of at most LIMIT_NAME_MAX - 1 bytes. */
+void key_alert_flag(enum alert_kind kind, unsigned percent, const char *name,
+                    struct row_key *out);
+void key_alert_flags(struct row_key *out); /* sorts before all of them */
+struct alert_reason {
+    enum alert_kind kind;
+    unsigned percent;
+    char name[LIMIT_NAME_MAX];
+};
+bool key_alert_reason(const struct kv_slice *key, struct alert_reason *out);
 
 /* The instant with which an expiring row's key begins; false for a key of another table. */
 bool key_instant(enum table t, const struct kv_slice *key, int64_t *ms);
@@ -158,6 +169,7 @@ struct hold {
 };
 void record_hold(const struct hold *h, struct record *out);
 bool record_hold_read(const struct kv_slice *v, struct hold *out);
+/* The id of a key of TABLE_RESERVATION or TABLE_ALERT. */
 uint64_t hold_id(const struct kv_slice *key);
 
 /* The places of a reservation, looked up in its bytes: every decision looks at every open
@@ -170,6 +182,27 @@ struct hold_places {
 bool record_hold_places(const struct kv_slice *v, struct hold_places *out);
 bool places_have(const struct hold_places *p, unsigned subject,
                  const uint8_t hash[SUBJECT_HASH]);
+
+/* An alert has been queued for this reason: until the window's end, or until the limit is
+ * another one. All but until_ms is 0 where the reason is no limit. */
+struct alert_flag {
+    int64_t until_ms; /* store time */
+    uint32_t window;  /* window_code */
+    uint8_t unit;
+    uint64_t max;
+};
+void record_alert_flag(const struct alert_flag *f, struct record *out);
+bool record_alert_flag_read(const struct kv_slice *v, struct alert_flag *out);
+
+/* An alert that waits to be delivered. */
+struct alert_row {
+    struct alert_reason reason;
+    uint32_t attempts;
+    int64_t time_s;    /* wall clock, for the owner */
+    int64_t queued_ms; /* store time */
+};
+void record_alert(const struct alert_row *a, struct record *out);
+bool record_alert_read(const struct kv_slice *v, struct alert_row *out);
 
 /* Whether a row is one that this program may have written: for the walk at opening. */
 bool record_row_ok(const void *key, size_t nkey, const void *value, size_t nvalue);

@@ -183,7 +183,8 @@ enum error batch_clock_reset(struct batch *b, struct op *op)
     b->state.time.time_ms = b->now.wall_ms;
     b->state.time.hold_until_ms = 0;
     b->changed = true;
-    for (unsigned i = 0; i < w.n && e == ERROR_NONE; i++)
-        e = put_carried(b, op, &w.of[i]);
+    e = alert_reset(b);
+    for (unsigned i = 0; i < n && e == ERROR_NONE; i++)
+        e = put_carried(b, op, &c[i]);
     return e == ERROR_NONE ? fresh_periods(b, op) : e;
 }

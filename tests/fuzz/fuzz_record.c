@@ -116,9 +116,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     CHECK_WRITTEN(&value, state, record_state, record_state_read);
     CHECK_WRITTEN(&value, history_day, record_history, record_history_read);
     CHECK_WRITTEN(&value, overhead, record_overhead, record_overhead_read);
-    CHECK_WRITTEN(&value, breaker, record_breaker, record_breaker_read);
-    CHECK_WRITTEN(&value, ledger_key, record_issued, record_issued_read);
-    check_issued(&value);
+    CHECK_WRITTEN(&value, alert_flag, record_alert_flag, record_alert_flag_read);
+    CHECK_WRITTEN(&value, alert_row, record_alert, record_alert_read);
     CHECK_WRITTEN(&value, hold, record_hold, record_hold_read);
     check_hold(&value);
     return 0;
