@@ -17,6 +17,7 @@
     use(easy_pause) use(easy_strerror) use(slist_append) use(slist_free_all)            \
     use(multi_init) use(multi_cleanup) use(multi_setopt) use(multi_add_handle)          \
     use(multi_remove_handle) use(multi_socket_action) use(multi_info_read)              \
+    use(multi_perform) use(multi_poll)                                                  \
     use(share_init) use(share_setopt) use(share_cleanup)
 /* clang-format on */
 

@@ -25,7 +25,7 @@
 
 /* ---- headers of the request ---- */
 
-static bool add_header(struct curl_slist **headers, const char *line)
+bool transfer_add_header(struct curl_slist **headers, const char *line)
 {
     struct curl_slist *more = libcurl.slist_append(*headers, line);
 
@@ -37,19 +37,24 @@ static bool add_header(struct curl_slist **headers, const char *line)
 /* "Expect:" keeps libcurl from asking first whether it may send a longer body. */
 bool transfer_headers(struct call *c, const struct call_request *r)
 {
-    bool ok = add_header(&c->headers, "Expect:");
+    bool ok = transfer_add_header(&c->headers, "Expect:");
 
     for (unsigned i = 0; ok && i < r->n_headers; i++)
-        ok = add_header(&c->headers, r->headers[i]);
+        ok = transfer_add_header(&c->headers, r->headers[i]);
     return ok;
+}
+
+void transfer_wipe_headers(struct curl_slist **headers)
+{
+    for (struct curl_slist *h = *headers; h != NULL; h = h->next)
+        mac_wipe(h->data, strlen(h->data));
+    libcurl.slist_free_all(*headers);
+    *headers = NULL;
 }
 
 void transfer_wipe(struct call *c)
 {
-    for (struct curl_slist *h = c->headers; h != NULL; h = h->next)
-        mac_wipe(h->data, strlen(h->data));
-    libcurl.slist_free_all(c->headers);
-    c->headers = NULL;
+    transfer_wipe_headers(&c->headers);
 }
 
 /* ---- what libcurl calls ---- */
@@ -118,7 +123,7 @@ static const struct {
 
 #define SET(option, value) (libcurl.easy_setopt(easy, option, value) == CURLE_OK)
 
-static bool set_fixed(CURL *easy)
+bool transfer_fix(CURL *easy)
 {
     for (size_t i = 0; i < sizeof FIXED / sizeof *FIXED; i++) {
         if (!SET(FIXED[i].option, FIXED[i].value))
@@ -156,5 +161,6 @@ static bool set_request(CURL *easy, const struct call *c, CURLSH *sessions)
 
 bool transfer_set(struct call *c, CURLSH *sessions)
 {
-    return set_fixed(c->easy) && set_callbacks(c->easy, c) && set_request(c->easy, c, sessions);
+    return transfer_fix(c->easy) && set_callbacks(c->easy, c) &&
+           set_request(c->easy, c, sessions);
 }
