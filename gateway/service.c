@@ -10,8 +10,7 @@
 #include <string.h>
 #include <time.h>
 
-#include "gateway/access.h"
-#include "gateway/admission.h"
+#include "gateway/alerter.h"
 #include "gateway/chat.h"
 #include "gateway/place.h"
 #include "gateway/reply.h"
@@ -29,6 +28,7 @@
 struct service {
     struct site *site;
     struct upstream *upstream;
+    struct alerter *alerter; /* NULL: of a process that serves one request */
     struct places places;
     atomic_bool stopping;
 };
@@ -51,6 +51,8 @@ enum error service_new(const char *path, char *const *env, bool single, struct s
         e = upstream_new(single ? 1 : streams, &s->upstream);
         config_drop(c);
     }
+    if (e == ERROR_NONE && !single)
+        e = alerter_new(s->site, &s->alerter);
     if (e != ERROR_NONE) {
         service_free(s, 0);
         return e;
@@ -81,10 +83,16 @@ bool service_wants_restart(struct service *s)
 
 bool service_free(struct service *s, int64_t bound_ms)
 {
+    int64_t until = clock_monotonic_ms() + bound_ms, now;
+
     if (s == NULL)
         return true;
     upstream_free(s->upstream);
-    if (!site_free(s->site, bound_ms))
+    if (!alerter_free(s->alerter, bound_ms))
+        return false;
+    s->alerter = NULL;
+    now = clock_monotonic_ms();
+    if (!site_free(s->site, now < until ? until - now : 0))
         return false;
     places_destroy(&s->places);
     free(s);
@@ -234,6 +242,7 @@ void service_handle(struct service *s, struct exchange *x)
     reply.access = &access;
     answer(s, &use, &reply, &log);
     count(use.ledger, log.code);
+    alerter_note(s->alerter, &use, log.code);
     write_line(&reply, &log, clock_monotonic_ms() - start);
     site_leave(s->site, &use);
 }
