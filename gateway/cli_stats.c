@@ -192,7 +192,9 @@ static void csv_day(void *arg, const struct history_day *d)
 
 static const char *subject_of(const struct limit *l)
 {
-    return config_option(SECTION_LIMIT, "per")->words[l->subject];
+    return l->subject == SUBJECT_BYPASS
+               ? "bypass"
+               : config_option(SECTION_LIMIT, "per")->words[l->subject];
 }
 
 static const char *unit_of(const struct limit *l)
@@ -244,7 +246,8 @@ static enum error each_limit(struct output *o,
         struct limit_use u;
         enum error e;
 
-        if (l->subject != SUBJECT_EVERYONE && l->subject != SUBJECT_ANONYMOUS)
+        if (l->subject != SUBJECT_EVERYONE && l->subject != SUBJECT_ANONYMOUS &&
+            l->subject != SUBJECT_BYPASS)
             continue;
         e = ledger_limit_use(o->ledger, &o->policy, i, &u);
         if (e != ERROR_NONE)

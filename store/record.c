@@ -281,11 +281,6 @@ uint32_t key_window(const struct kv_slice *key)
     return (uint32_t)key_rest(key, 4);
 }
 
-enum subject key_subject(const struct kv_slice *key)
-{
-    return (enum subject)(key_rest(key, 5) & UINT8_MAX);
-}
-
 uint64_t hold_id(const struct kv_slice *key)
 {
     return key_rest(key, 8);

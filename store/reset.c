@@ -2,8 +2,8 @@
  * `pennygate clock reset`: store time becomes the clock's on purpose. Fresh period keys make
  * the old callers' rows unreachable, so these go; what the shared subjects (everyone, anonymous,
  * bypass) have used in the windows that were open, or are open at the new time, is carried into
- * the new ones. Errs
- * towards more: use is never forgotten for the site, at most counted in a newer slot.
+ * the new ones. Errs towards more: use is never forgotten for the site, at most counted in a
+ * newer slot.
  */
 #include <string.h>
 
@@ -12,9 +12,6 @@
 
 static const enum subject shared[] = {SUBJECT_EVERYONE, SUBJECT_ANONYMOUS, SUBJECT_BYPASS};
 #define SHARED 3
-/* Those of the policy, which come first, and those that only rows still name: of a bypass, and
- * of configurations of the past. */
-#define WINDOWS_MAX (LIMITS_MAX + 16)
 
 struct carried {
     struct window window;
@@ -125,58 +122,32 @@ static enum error fresh_periods(struct batch *b, const struct op *op)
     return e == ERROR_NONE ? ledger_periods_refresh(l, true) : e;
 }
 
-/* Distinct windows, with what is carried in them. */
-struct windows {
-    unsigned n;
-    struct carried of[WINDOWS_MAX];
-};
-
-static void list_window(struct windows *w, struct window window)
+/* The distinct windows of the policy's limits. */
+static unsigned windows_of(const struct policy *p, struct carried out[LIMITS_MAX])
 {
-    for (unsigned i = 0; i < w->n; i++)
-        if (window_equal(w->of[i].window, window))
-            return;
-    if (w->n < WINDOWS_MAX)
-        w->of[w->n++].window = window;
-}
+    unsigned n = 0;
 
-static enum error list_row(void *arg, struct kv_cursor *c, const struct kv_slice *key,
-                           const struct kv_slice *value)
-{
-    struct window window;
-    int64_t at;
+    for (unsigned i = 0; i < p->n_limits; i++) {
+        bool listed = p->limits[i].unit == UNIT_CONCURRENT;
 
-    (void)c;
-    (void)value;
-    if (!key_instant(TABLE_COUNTER, key, &at))
-        return ERROR_NOT_FOUND;
-    for (unsigned i = 0; i < SHARED; i++)
-        if (key_subject(key) == shared[i] && window_from_code(key_window(key), &window))
-            list_window(arg, window);
-    return ERROR_NONE;
-}
-
-static enum error list_windows(struct batch *b, const struct policy *p, struct windows *w)
-{
-    struct row_key from;
-
-    for (unsigned i = 0; i < p->n_limits; i++)
-        if (p->limits[i].unit != UNIT_CONCURRENT)
-            list_window(w, p->limits[i].window);
-    list_window(w, (struct window){.kind = WINDOW_DAY}); /* has a table of its own */
-    key_table(TABLE_COUNTER, &from);
-    return rows_each(b->txn, &from, list_row, w);
+        for (unsigned k = 0; k < n && !listed; k++)
+            listed = window_equal(out[k].window, p->limits[i].window);
+        if (!listed)
+            out[n++].window = p->limits[i].window;
+    }
+    return n;
 }
 
 enum error batch_clock_reset(struct batch *b, struct op *op)
 {
-    struct windows w;
+    struct carried c[LIMITS_MAX];
     int64_t old_ms = b->state.time.time_ms;
+    enum error e = ERROR_NONE;
 
-    memset(&w, 0, sizeof w);
-    enum error e = list_windows(b, &op->policy, &w);
-    for (unsigned i = 0; i < w.n && e == ERROR_NONE; i++)
-        e = collect(b, op, &w.of[i], old_ms, b->now.wall_ms);
+    memset(c, 0, sizeof c);
+    unsigned n = windows_of(&op->policy, c);
+    for (unsigned i = 0; i < n && e == ERROR_NONE; i++)
+        e = collect(b, op, &c[i], old_ms, b->now.wall_ms);
     if (e != ERROR_NONE || (e = clear_table(b, TABLE_DAY)) != ERROR_NONE ||
         (e = clear_table(b, TABLE_COUNTER)) != ERROR_NONE)
         return e;

@@ -634,6 +634,16 @@ def test_stats_show_what_dry_runs_would_have_refused(made, model):
     assert max(map(len, table.splitlines())) <= 80
 
 
+def test_stats_show_how_the_bypass_stands(made):
+    made.sections["bypass"] = {"unit": "cost", "window": "1h", "max": "$2.00"}
+    made.write()
+    made.env["PENNYGATE_BYPASS_SECRET"] = "0123456789abcdef0123456789abcdef"
+    assert [x for x in json.loads(made.run("stats", "--json"))["limits"] if x["name"] == "bypass"] == [
+        {"name": "bypass", "per": "bypass", "unit": "cost", "window": "1h", "used": 0, "reserved": 0, "frees_ms": 0,
+         "max": 2000000000, "dry_run": False, "pace": False}]
+    assert re.search(r"^bypass +bypass +cost +1h +\$0\.00 +\$2\.00 +\$0\.00$", made.run("stats"), re.M)
+
+
 def test_stats_show_what_was_paid_before_the_price_was_taken_away(made, model):
     made.demo["url"] = model.url + "/v1"
     made.write()
