@@ -72,7 +72,7 @@ bool key_alert_reason(const struct kv_slice *key, struct alert_reason *out);
 
 /* The instant with which an expiring row's key begins; false for a key of another table. */
 bool key_instant(enum table t, const struct kv_slice *key, int64_t *ms);
-uint32_t key_window(const struct kv_slice *key);      /* window_code of a TABLE_COUNTER key */
+uint32_t key_window(const struct kv_slice *key); /* window_code of a TABLE_COUNTER key */
 bool key_history_day(const struct kv_slice *key, int64_t *day);
 void key_dry(int64_t day, const char *limit, struct row_key *out);
 /* False, both untouched, for a key that is none, its name included. */
