@@ -31,9 +31,12 @@ static void copy_name(const char *name, char out[LIMIT_NAME_MAX])
                                 "0123456789-_.";
     size_t n = strnlen(name, LIMIT_NAME_MAX - 1);
 
-    for (size_t i = 0; i < n; i++)
-        out[i] = strchr(plain, name[i]) != NULL ? name[i] : '?';
+    memcpy(out, name, n);
     out[n] = '\0';
+    for (size_t i = 0; i < n; i++) {
+        if (strchr(plain, out[i]) == NULL)
+            out[i] = '?';
+    }
 }
 
 static void write_time(int64_t time_s, char *out, size_t room)
