@@ -1,9 +1,9 @@
 /*
  * `pennygate clock reset`: store time becomes the clock's on purpose. Fresh period keys make
- * the old callers' rows unreachable, so these go; what the shared subjects (everyone, anonymous,
- * bypass) have used in the windows that were open, or are open at the new time, is carried into
- * the new ones. Errs towards more: use is never forgotten for the site, at most counted in a
- * newer slot.
+ * the old callers' rows unreachable, so these go; what the shared subjects (everyone,
+ * anonymous, bypass) have used in the windows that were open, or are open at the new time, is
+ * carried into the new ones. Errs towards more: use is never forgotten for the site, at most
+ * counted in a newer slot.
  */
 #include <string.h>
 
