@@ -315,13 +315,13 @@ static bool looks_hook(const char *text)
     return host != NULL && strpbrk(host, " #@\\\"<>") == NULL;
 }
 
-/* /a/b, in characters that need no escaping, without empty or dotted parts. */
+/* /a/b or the root, in characters that need no escaping, without empty or dotted parts. */
 static bool looks_mount(const char *text)
 {
     const char *plain = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_.~/";
 
-    return text[0] == '/' && text[1] != '\0' && text[strspn(text, plain)] == '\0' &&
-           strstr(text, "//") == NULL && strstr(text, "/.") == NULL;
+    return text[0] == '/' && text[strspn(text, plain)] == '\0' && strstr(text, "//") == NULL &&
+           strstr(text, "/.") == NULL;
 }
 
 static bool looks_text(const char *text)

@@ -62,6 +62,13 @@ def test_f10_no_other_method_reaches_the_model(serve, model, method):
     assert place.used("site-day") == 0
 
 
+@pytest.mark.parametrize("script, path, status", [
+    (CHAT, "", 200), ("", CHAT, 200), ("/v1", "/chat/completions", 200), ("/ai", CHAT, 404), ("/", CHAT, 404)])
+def test_f10_the_root_as_mount_is_the_root(serve, model, script, path, status):
+    """Without a mount anything may stand before a path; with "/" nothing."""
+    assert fastcgi(serve(options={"mount": "/"}), path=path, SCRIPT_NAME=script).status == status
+
+
 @pytest.mark.parametrize("script, path", [("/ai/v1", "/chat/completions"), ("/ai/v1/chat/completions", ""),
                                           ("", "/ai/v1/chat/completions"), ("/ai" + CHAT, None)])
 def test_f10_the_route_is_counted_however_the_server_splits_it(serve, model, script, path):

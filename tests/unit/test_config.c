@@ -361,7 +361,7 @@ static void test_refused_values(void **state)
         {"retention under a day", "site", "retention = 23h", "out of range: 1d to 400d"},
         {"a mount with dots", "site", "mount = '/a/../b'", "must be a path such as"},
         {"a mount without a slash", "site", "mount = ai", "must be a path such as"},
-        {"the root as mount", "site", "mount = '/'", "must be a path such as"},
+        {"two roots as mount", "site", "mount = '//'", "must be a path such as"},
         {"a URL without a scheme", "model", "url = api.example", "must be like"},
         {"a URL of another kind", "model", "url = 'ftp://api'", "must be like 'https://"},
         {"a URL with a password", "model", "url = 'https://me:pw@api/v1'", "must be like"},
