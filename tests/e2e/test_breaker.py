@@ -71,7 +71,7 @@ def test_callers_who_leave_do_not_close_the_site(gate, model):
     server = gate(demo={**PATIENT, "breaker-after": 1})
     model.set(hang=True)
     for stream in (False, True):
-        call = server.begin(stream=stream)
+        call = server.begin(stream=stream, parts=True)
         until(lambda: model.stats()["open"] == 1, 10, "the call")
         call.close()
         until(lambda: model.stats()["open"] == 0, 10, "the call's end")
@@ -125,7 +125,7 @@ def test_the_owner_can_end_the_rest(gate, model):
 def test_a_stream_that_ends_in_an_error_counts_and_one_that_was_left_does_not(gate, model):
     server = gate(demo={**PATIENT, "breaker-after": 1})
     model.set(gap_ms=50, chunks=100)
-    call = server.begin(stream=True)
+    call = server.begin(stream=True, parts=True)
     call.wait_for(b'"content":"')
     call.close()
     until(lambda: model.stats()["open"] == 0, 10, "the call's end")

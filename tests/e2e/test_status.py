@@ -138,7 +138,7 @@ def test_a_site_that_cannot_serve_says_why(gate, model):
 def test_a_busy_site_says_so(gate, model, mode):
     server = gate(mode, server={"streams": 1})
     model.set(gap_ms=50, chunks=200)
-    held = server.begin(stream=True)
+    held = server.begin(stream=True, parts=True)
     held.wait_for(b"data: ")
     assert agree(server)["code"] == "busy"
     held.close()
@@ -148,7 +148,7 @@ def test_a_busy_site_says_so(gate, model, mode):
 def test_a_caller_with_a_call_in_progress_hears_it(gate, model, mode):
     server = gate(mode, limits={"visitor-at-once": limit("address", "concurrent", None, 1)})
     model.set(gap_ms=50, chunks=200)
-    held = server.begin(stream=True)
+    held = server.begin(stream=True, parts=True)
     held.wait_for(b"data: ")
     said = agree(server)
     assert (said["code"], said["retry_after"]) == ("concurrent_limit", 2)
