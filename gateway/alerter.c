@@ -25,8 +25,7 @@
 #define RETRY_FIRST_MS  30000
 #define RETRY_MAX_MS    (60LL * 60000)
 #define STACK_BYTES     262144 /* as the transfer thread's: TLS; and a configuration is parsed */
-#define NEVER           INT64_MAX
-#define MAINTAIN_ALERTS 5 /* cron calls again in a minute */
+#define MAINTAIN_ALERTS 5      /* cron calls again in a minute */
 #define MAINTAIN_MS     20000
 #define CRON_MS         60000
 
@@ -223,7 +222,7 @@ static int64_t serve(struct alerter *a)
     }
     site_leave(a->site, &use);
     if (c == NULL)
-        return NEVER;
+        return LOOK_MS; /* they have been turned off, and may be turned on again */
     if (!taken)
         meter_post(&a->meter, c, a->stop_fd);
     else
@@ -232,22 +231,22 @@ static int64_t serve(struct alerter *a)
     return taken ? 0 : LOOK_MS;
 }
 
+static struct timespec as_timespec(int64_t monotonic_ms)
+{
+    return (struct timespec){.tv_sec = (time_t)(monotonic_ms / 1000),
+                             .tv_nsec = (long)(monotonic_ms % 1000) * 1000000};
+}
+
 /* False: it is to stop. */
 static bool rest(struct alerter *a, int64_t wait_ms)
 {
-    int64_t until = wait_ms < NEVER ? clock_monotonic_ms() + wait_ms : NEVER;
+    int64_t until = clock_monotonic_ms() + wait_ms;
+    const struct timespec t = as_timespec(until);
     bool go_on;
 
     pthread_mutex_lock(&a->lock);
-    while (!a->stopping && !a->look && clock_monotonic_ms() < until) {
-        const struct timespec t = {.tv_sec = (time_t)(until / 1000),
-                                   .tv_nsec = (long)(until % 1000) * 1000000};
-
-        if (until == NEVER)
-            pthread_cond_wait(&a->changed, &a->lock);
-        else
-            pthread_cond_timedwait(&a->changed, &a->lock, &t);
-    }
+    while (!a->stopping && !a->look && clock_monotonic_ms() < until)
+        pthread_cond_timedwait(&a->changed, &a->lock, &t);
     a->look = false;
     go_on = !a->stopping;
     pthread_mutex_unlock(&a->lock);
@@ -351,8 +350,7 @@ void alerter_note(struct alerter *a, const struct site_use *use, enum code code)
 static bool stop(struct alerter *a, int64_t bound_ms)
 {
     int64_t until = clock_monotonic_ms() + bound_ms;
-    const struct timespec t = {.tv_sec = (time_t)(until / 1000),
-                               .tv_nsec = (long)(until % 1000) * 1000000};
+    const struct timespec t = as_timespec(until);
     const uint64_t one = 1;
     ssize_t wrote;
     bool ended;

@@ -1,6 +1,7 @@
 """What the owner is told by webhook: F14, and F46 as far as the owner is concerned. The webhook is
 a small server of the test's own, which can be down, can refuse and can hang. No test waits for a
 retry's real time: clock_shim.c moves the program's clock."""
+import calendar
 import contextlib
 import http.server
 import json
@@ -121,9 +122,9 @@ def test_what_is_told(told, hook):
         "event": "threshold", "limit": "site-day", "percent": 80, "time": "",
         "text": "Pennygate: limit site-day has reached 80 % of its maximum.",
         "content": "Pennygate: limit site-day has reached 80 % of its maximum."}
-    assert abs(time.mktime(time.strptime(body["time"], "%Y-%m-%dT%H:%M:%SZ")) - time.timezone - time.time()) < 60
+    assert abs(calendar.timegm(time.strptime(body["time"], "%Y-%m-%dT%H:%M:%SZ")) - time.time()) < 60
     assert hook.headers[0]["Authorization"] == f"Bearer {TOKEN}"
-    until(lambda: "event=alert_delivered kind=threshold name=site-day attempts=1" in server.log(), 5, "the line")
+    until(lambda: "event=alert_delivered kind=threshold name=site-day attempts=1" in server.log())
     assert TOKEN not in server.log() and "s3cret" not in server.log()
 
 
@@ -243,6 +244,16 @@ def test_cgi_tells_by_maintain(told, hook):
     assert hook.told() == [("site-day", 80), ("site-day", 100)]
 
 
+def test_a_run_of_maintain_delivers_five_at_most(told, hook):
+    place = told(alerts={"at": [10, 20, 30, 40, 50, 60, 70, 80]})
+    server = place.start("cgi")
+    assert all(server.chat().status == 200 for _ in range(8))
+    place.run("maintain")
+    assert [percent for _, percent in hook.told()] == [10, 20, 30, 40, 50]
+    place.run("maintain")
+    assert [percent for _, percent in hook.told()] == [10, 20, 30, 40, 50, 60, 70, 80]
+
+
 def test_maintain_tells_of_a_meter_that_is_unavailable(told, hook):
     place = told()
     aside = place.store / "aside.mdb"
@@ -270,3 +281,41 @@ def test_maintain_ends_although_the_hook_hangs(told, hook):
     place.run("maintain")
     assert time.monotonic() - begun < 6
     assert len(hook.tries) == 1
+
+
+def test_f46_an_api_that_refuses_us_is_told_to_the_owner_alone(told, hook, model):
+    place = told()
+    server = place.start(procs=2)
+    model.set(status=401, error_body='{"error":{"message":"bad key sk-practice-0123456789",'
+                                     '"code":"invalid_api_key"}}')
+    answers = [server.chat() for _ in range(6)]
+    assert hook.wait(1) == [("upstream_refused", "demo")]
+    assert {answer.status for answer in answers} == {503}
+    told_to = {"callers": b"".join(answer.body for answer in answers).decode(), "owner": json.dumps(hook.got)}
+    for who, text in told_to.items():
+        for secret in ("sk-practice", "bad key", "invalid_api_key", "practice-large", "127.0.0.1"):
+            assert secret not in text, f"{secret} to {who}"
+    place.run("maintain")
+    assert len(hook.got) == 1
+
+
+def test_a_breaker_that_opens_is_told(told, hook, model):
+    place = told(calls=1000)
+    server = place.start(procs=2)
+    model.set(status=500)
+    until(lambda: server.chat().code == "upstream_paused", 10, "the breaker")
+    assert hook.wait(1) == [("breaker_open", "demo")]
+    assert [server.chat().code for _ in range(4)] == ["upstream_paused"] * 4
+    place.run("maintain")
+    assert len(hook.got) == 1
+
+
+def test_more_tokens_than_reserved_are_told(told, hook, model):
+    place = told(calls=1000)
+    server = place.start()
+    model.set(prompt_tokens=3000)
+    for _ in range(3):
+        server.chat("x" * 1000)
+    assert hook.wait(1) == [("bound_exceeded", "demo")]
+    place.run("maintain")
+    assert len(hook.got) == 1
