@@ -4,8 +4,8 @@
  * in a child, and whatever LMDB reports that is not understood here is an I/O error: the caller
  * refuses.
  *
- * MDB_WRITEMAP never: a full disk would kill the process by SIGBUS. MDB_NOSYNC never: what has
- * been admitted must be on the disk before it is spent. MDB_NOTLS: a read handle belongs to who
+ * MDB_WRITEMAP never: a full disk would kill the process by SIGBUS. MDB_NOSYNC never where money
+ * is counted: what has been admitted must be on the disk before it is spent. MDB_NOTLS: a read handle belongs to who
  * holds it, and threads that come and go leave no reader slots behind.
  */
 #include "store/kv.h"
@@ -286,11 +286,12 @@ static enum error check_content(struct kv *kv, bool *is_short)
  * A sound file can be short: a page that a transaction took at the end and freed again is
  * counted and never written. Only a walk can tell such a file from one that has been cut.
  */
-enum error kv_open(const char *directory, size_t map_bytes, struct kv **out)
+static enum error open_sound(const char *directory, size_t map_bytes, unsigned flags,
+                             struct kv **out)
 {
     struct kv *kv;
     bool is_short = false;
-    enum error e = open_persistently(directory, map_bytes, 0, &kv);
+    enum error e = open_persistently(directory, map_bytes, flags, &kv);
     if (!e) {
         e = check_content(kv, &is_short);
         if (e || is_short)
@@ -301,13 +302,23 @@ enum error kv_open(const char *directory, size_t map_bytes, struct kv **out)
         if (e == ERROR_STORE_BROKEN)
             e = ERROR_STORE_INVALID;
         if (!e)
-            e = open_persistently(directory, map_bytes, 0, &kv);
+            e = open_persistently(directory, map_bytes, flags, &kv);
     }
     if (e)
         return e;
     kv_clear_readers(kv);
     *out = kv;
     return ERROR_NONE;
+}
+
+enum error kv_open(const char *directory, size_t map_bytes, struct kv **out)
+{
+    return open_sound(directory, map_bytes, 0, out);
+}
+
+enum error kv_open_unsynced(const char *directory, size_t map_bytes, struct kv **out)
+{
+    return open_sound(directory, map_bytes, MDB_NOSYNC, out);
 }
 
 void kv_close(struct kv *kv)

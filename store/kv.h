@@ -45,6 +45,11 @@ enum error kv_create(const char *directory, size_t map_bytes);
  */
 enum error kv_open(const char *directory, size_t map_bytes, struct kv **out);
 
+/* The same, but its commits are not synced, for what may be lost: a power loss can take the last
+ * of them, or break the file, which a walk tells (kv_walk) before it is opened in the next
+ * boot. The death of a process breaks nothing. */
+enum error kv_open_unsynced(const char *directory, size_t map_bytes, struct kv **out);
+
 /* Ends it; every transaction and read handle has been freed. A process that serves one request
  * rather calls _exit: with LMDB 0.9.26-0.9.31 closing makes others' opening slow (ITS#9278). */
 void kv_close(struct kv *kv);
@@ -59,7 +64,7 @@ enum error kv_check_files(struct kv *kv);
 /*
  * Walks the free list and every row of every page in a forked child (a broken file can kill it
  * by SIGBUS): keys ascend, each is found by a search, no page is free twice or claimed twice.
- * Not while a kv is open in this process. ERROR_STORE_BROKEN if the child says so, dies, or
+ * Not while a kv of that directory is open in this process. ERROR_STORE_BROKEN if the child says so, dies, or
  * takes longer than 60 s; ERROR_SYSTEM without a child; otherwise as kv_open. `visit` (may be
  * NULL) is called in the child for each row and may refuse it; the process may have threads, so
  * it must not use stdio, the log or locks.
@@ -120,5 +125,9 @@ struct kv_usage {
     uint64_t map_bytes, used_bytes, free_bytes;
 };
 enum error kv_usage(struct kv_txn *t, struct kv_usage *out);
+
+/* What rows and free list take up themselves, in pages, as the transaction sees it; in a write
+ * transaction too. */
+enum error kv_taken(struct kv_txn *t, uint64_t *map_bytes, uint64_t *taken_bytes);
 
 #endif

@@ -184,3 +184,14 @@ enum error kv_usage(struct kv_txn *t, struct kv_usage *out)
         };
     return e;
 }
+
+enum error kv_taken(struct kv_txn *t, uint64_t *map_bytes, uint64_t *taken_bytes)
+{
+    struct kv_sums sums;
+    enum error e = kv_sums(t, &sums);
+    if (e)
+        return e;
+    *map_bytes = sums.map_bytes;
+    *taken_bytes = sums.pages_used * sums.page_bytes;
+    return ERROR_NONE;
+}
