@@ -4,6 +4,7 @@
  * for its end; a caller that says nothing or reads nothing does not keep it.
  */
 #include <errno.h>
+#include <fcntl.h>
 #include <limits.h>
 #include <poll.h>
 #include <signal.h>
@@ -170,6 +171,18 @@ static bool cgi_admitted(struct exchange *x, int64_t answer_ms)
 
 static const struct exchange_ops cgi_ops = {cgi_read, cgi_write, cgi_flush, cgi_admitted};
 
+/* The end of the answer, for a web server that waits for it. The number stays taken: whatever
+ * is opened next must not be standard output. */
+static bool let_go(void)
+{
+    int fd = open("/dev/null", O_WRONLY | O_CLOEXEC);
+    bool ok = fd >= 0 && dup2(fd, STDOUT_FILENO) == STDOUT_FILENO;
+
+    if (fd >= 0)
+        close(fd);
+    return ok;
+}
+
 void cgi_run(struct service *s, char *const *env)
 {
     struct cgi c = {.x = {.ops = &cgi_ops, .env = env, .single = true, .watch_fd = -1}};
@@ -185,4 +198,6 @@ void cgi_run(struct service *s, char *const *env)
     c.length = exchange_length(&c.x);
     service_handle(s, &c.x);
     cgi_flush(&c.x);
+    if (service_has_more(s) && let_go())
+        service_do_more(s);
 }

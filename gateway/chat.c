@@ -4,6 +4,7 @@
  */
 #include "gateway/chat.h"
 
+#include <arpa/inet.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -141,11 +142,17 @@ static bool find_caller(struct chat *c)
     return true;
 }
 
+/* Whether the log's name of the caller is shown anywhere. */
+static bool is_named(const struct config *c)
+{
+    return c->log_level >= LOG_LEVEL_INFO || (c->transcripts && !c->transcripts_address);
+}
+
 /* For the log; who cannot be named is "-". Costs a read transaction, so only where it
  * is shown. */
 static void name_caller(struct chat *c)
 {
-    if (c->config->log_level >= LOG_LEVEL_INFO)
+    if (is_named(c->config))
         ledger_display(c->a.ledger, &c->a.policy, &c->a.demand, SUBJECT_ADDRESS,
                        c->log->subject);
 }
@@ -266,8 +273,53 @@ static void settle(void *arg, const struct relay_end *end)
     c->log->tokens_out = s.kind == SETTLE_USAGE ? s.tokens_out : c->reservation.tokens_out;
 }
 
+const char *chat_result(const struct chat_log *log)
+{
+    if (log->gone)
+        return "gone";
+    return log->code == CODE_NONE ? "ok" : code_entry(log->code)->name;
+}
+
+static void name_in_transcript(const struct chat *c, char out[TRANSCRIPT_WORD_MAX])
+{
+    const struct address *a = &c->a.asker.address;
+
+    if (!c->config->transcripts_address ||
+        inet_ntop(a->family == 4 ? AF_INET : AF_INET6, a->bytes, out, TRANSCRIPT_WORD_MAX) ==
+            NULL)
+        snprintf(out, TRANSCRIPT_WORD_MAX, "%s", c->log->subject);
+}
+
+/* As it was sent on, without the system prompt, which is the owner's own. */
+static void keep_transcript(struct chat *c, const struct relay_text *text)
+{
+    static const enum transcript_role roles[] = {
+        [ROLE_USER] = TRANSCRIPT_USER, [ROLE_ASSISTANT] = TRANSCRIPT_ASSISTANT};
+    const struct request *q = &c->request;
+    struct transcript_message *messages = calloc(q->n_messages, sizeof(*messages));
+    struct transcript t = {
+        .tokens_in = c->log->tokens_in,
+        .tokens_out = c->log->tokens_out,
+        .cut = text->cut,
+        .n_messages = messages != NULL ? q->n_messages : 0,
+        .messages = messages,
+        .answer = {text->at, text->n},
+    };
+
+    for (unsigned i = 0; i < t.n_messages; i++)
+        messages[i] = (struct transcript_message){roles[q->messages[i].role],
+                                                  {q->messages[i].text, q->messages[i].bytes}};
+    snprintf(t.id, sizeof(t.id), "%s", c->job->reply->id);
+    snprintf(t.model, sizeof(t.model), "%s", c->log->model);
+    snprintf(t.result, sizeof(t.result), "%s", chat_result(c->log));
+    name_in_transcript(c, t.subject);
+    recorder_put(c->job->recorder, c->config, &t);
+    free(messages);
+}
+
 static void forward(struct chat *c)
 {
+    struct relay_text text = {0};
     const struct relay_job job = {
         .upstream = c->job->upstream,
         .places = c->job->places,
@@ -277,6 +329,7 @@ static void forward(struct chat *c)
         .request = &c->request,
         .reply = c->job->reply,
         .rates = &c->a.answer,
+        .text = c->config->transcripts ? &text : NULL,
         .settle = settle,
         .arg = c,
     };
@@ -285,6 +338,9 @@ static void forward(struct chat *c)
     relay_run(&job, &end, &c->log->first_ms);
     c->log->code = end.code;
     c->log->gone = end.gone;
+    if (c->config->transcripts)
+        keep_transcript(c, &text);
+    free(text.at);
 }
 
 typedef bool step_fn(struct chat *c);

@@ -10,6 +10,7 @@
 
 #include "gateway/exchange.h"
 #include "gateway/place.h"
+#include "gateway/recorder.h"
 #include "gateway/reply.h"
 #include "gateway/site.h"
 #include "gateway/upstream.h"
@@ -22,6 +23,7 @@ struct chat_job {
     struct upstream *upstream;
     struct places *places;
     struct reply *reply;
+    struct recorder *recorder;
 };
 
 /* What came of it, for the log line. */
@@ -34,6 +36,9 @@ struct chat_log {
     uint64_t tokens_in, tokens_out;
     int64_t first_ms; /* -1: nothing came */
 };
+
+/* What came of it in one word, for log and transcript: ok, gone, or the code's name. */
+const char *chat_result(const struct chat_log *log);
 
 /* Answers the exchange. */
 void chat_handle(const struct chat_job *job, struct chat_log *log);

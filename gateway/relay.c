@@ -14,6 +14,7 @@
 #include "gateway/sse.h"
 #include "platform/clock.h"
 #include "platform/mac.h"
+#include "store/transcript.h"
 
 #define HTTP_OK         200
 #define TYPE_PLAIN      "application/json"
@@ -26,6 +27,7 @@
 /* A key or a bill needs the owner; a longer wait helps nobody. */
 #define REFUSED_MAX_MS 3600000LL
 #define FIXED_HEADERS  3
+#define TEXT_MAX       TRANSCRIPT_MAX /* kept of an answer's text: no more is written */
 
 struct relay {
     const struct relay_job *job;
@@ -310,19 +312,19 @@ static void note_first(struct relay *r)
         r->first_ms = clock_monotonic_ms() - r->start_ms;
 }
 
-/* ---- a plain answer ---- */
+/* ---- growing texts ---- */
 
 struct bytes {
     char *at;
     size_t n, room;
 };
 
-static bool append(struct bytes *b, const char *bytes, size_t n)
+static bool append(struct bytes *b, size_t max, const char *bytes, size_t n)
 {
     size_t room = b->room > 0 ? b->room : ANSWER_FIRST;
     char *at = b->at;
 
-    if (n > ANSWER_MAX - b->n)
+    if (n > max - b->n)
         return false;
     while (room < b->n + n)
         room *= 2;
@@ -333,6 +335,23 @@ static bool append(struct bytes *b, const char *bytes, size_t n)
     return true;
 }
 
+/* Where nobody wants the text this costs nothing; where there is no room, only the text. */
+static void keep_text(struct relay *r, const struct part *p)
+{
+    struct relay_text *t = r->job->text;
+    struct bytes b;
+
+    if (t == NULL || p->text == NULL || t->cut)
+        return;
+    b = (struct bytes){t->at, t->n, t->room};
+    t->cut = !append(&b, TEXT_MAX, p->text, p->bytes);
+    t->at = b.at;
+    t->n = b.n;
+    t->room = b.room;
+}
+
+/* ---- a plain answer ---- */
+
 static void read_whole(struct relay *r, struct bytes *b)
 {
     enum call_end end = CALL_RUNNING;
@@ -341,7 +360,7 @@ static void read_whole(struct relay *r, struct bytes *b)
     while (end == CALL_RUNNING && !failed(r)) {
         size_t n = call_read(r->call, bytes, sizeof(bytes), WAIT_MS, &end);
 
-        if (n > 0 && !append(b, bytes, n))
+        if (n > 0 && !append(b, ANSWER_MAX, bytes, n))
             fail(r, CODE_UPSTREAM_ERROR, SETTLE_UNKNOWN);
     }
     if (end != CALL_RUNNING && end != CALL_DONE)
@@ -362,6 +381,7 @@ static void run_plain(struct relay *r, struct part *answer)
     if (!failed(r) && !r->provider->whole(b.at != NULL ? b.at : "", b.n, answer))
         fail(r, CODE_UPSTREAM_ERROR, SETTLE_UNKNOWN);
     free(b.at);
+    keep_text(r, answer);
     if (!failed(r) && answer->error)
         fail_part(r, answer);
     if (!failed(r))
@@ -421,6 +441,7 @@ static void beat(struct relay *r)
 static bool on_part(struct relay *r, const struct part *p)
 {
     usage_merge(&r->end->usage, &p->usage);
+    keep_text(r, p);
     if (p->error)
         fail_part(r, p);
     else if ((p->text != NULL || p->finish != FINISH_NONE) && begin(r)) {

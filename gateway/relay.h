@@ -26,6 +26,7 @@
 #define GATEWAY_RELAY_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 #include "gateway/config.h"
@@ -46,6 +47,13 @@ struct relay_end {
     int64_t retry_after_ms; /* HEALTH_REFUSED: what the API asked for; 0: it did not */
 };
 
+/* The text of an answer as it comes, up to its bound; whoever passes it on frees `at`. */
+struct relay_text {
+    char *at;
+    size_t n, room;
+    bool cut; /* there was more */
+};
+
 struct relay_job {
     struct upstream *upstream; /* loaded */
     struct places *places;
@@ -55,6 +63,7 @@ struct relay_job {
     const struct request *request;
     struct reply *reply; /* nothing has been sent yet */
     const struct answer *rates;
+    struct relay_text *text; /* what came is kept here, however it ends; NULL: it is not */
     void (*settle)(void *arg, const struct relay_end *end); /* called exactly once */
     void *arg;
 };

@@ -24,12 +24,14 @@
 
 #define ID_BYTES    12
 #define STOPPING_MS 1000 /* told while the process leaves: another is there by then */
+#define RECORDER_MS 1000 /* for transcripts that still wait when the ledger has closed */
 
 struct service {
     struct site *site;
     struct upstream *upstream;
     struct alerter *alerter; /* NULL: of a process that serves one request */
     struct places places;
+    struct recorder *recorder;
     atomic_bool stopping;
 };
 
@@ -43,7 +45,9 @@ enum error service_new(const char *path, char *const *env, bool single, struct s
     if (s == NULL)
         return ERROR_MEMORY;
     places_init(&s->places);
-    e = site_new(path, env, &s->site);
+    e = recorder_new(single, &s->recorder);
+    if (e == ERROR_NONE)
+        e = site_new(path, env, &s->site);
     if (e == ERROR_NONE) {
         config_server_defaults(&defaults);
         c = site_config(s->site);
@@ -88,15 +92,23 @@ bool service_free(struct service *s, int64_t bound_ms)
     if (s == NULL)
         return true;
     upstream_free(s->upstream);
-    if (!alerter_free(s->alerter, bound_ms))
-        return false;
-    s->alerter = NULL;
-    now = clock_monotonic_ms();
-    if (!site_free(s->site, now < until ? until - now : 0))
+    if (s->recorder != NULL)
+        recorder_stop(s->recorder); /* it writes on while the ledger's writer ends */
+    if (!site_free(s->site, bound_ms) || !recorder_free(s->recorder, RECORDER_MS))
         return false;
     places_destroy(&s->places);
     free(s);
     return true;
+}
+
+bool service_has_more(const struct service *s)
+{
+    return recorder_waits(s->recorder);
+}
+
+void service_do_more(struct service *s)
+{
+    recorder_run(s->recorder);
 }
 
 /* ---- one exchange ---- */
@@ -149,19 +161,12 @@ static void count(struct ledger *l, enum code code)
     ledger_figure(l, f);
 }
 
-static const char *word(const struct chat_log *log)
-{
-    if (log->gone)
-        return "gone";
-    return log->code == CODE_NONE ? "ok" : code_entry(log->code)->name;
-}
-
 static void write_line(const struct reply *r, const struct chat_log *log, int64_t ms)
 {
     log_line(LOG_LEVEL_INFO,
              "id=%s subject=%s code=%s model=%s usage=%s in=%llu out=%llu ms=%lld "
              "first_ms=%lld",
-             r->id, log->subject, word(log), log->model, log->usage,
+             r->id, log->subject, chat_result(log), log->model, log->usage,
              (unsigned long long)log->tokens_in, (unsigned long long)log->tokens_out,
              (long long)ms, (long long)log->first_ms);
 }
@@ -200,7 +205,8 @@ static enum code list_models(struct service *s, const struct site_use *use, stru
 static void answer(struct service *s, const struct site_use *use, struct reply *reply,
                    struct chat_log *log)
 {
-    const struct chat_job job = {reply->x, s->site, use, s->upstream, &s->places, reply};
+    const struct chat_job job = {reply->x,   s->site, use,        s->upstream,
+                                 &s->places, reply,   s->recorder};
     const char *mount = use->config != NULL ? use->config->mount : NULL;
     const char *allow = NULL;
     enum code why = atomic_load(&s->stopping) ? CODE_STOPPING : use->code;

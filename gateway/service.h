@@ -31,6 +31,12 @@ struct config *service_config(struct service *s);
 
 void service_handle(struct service *s, struct exchange *x);
 
+/* For a process that serves one request: whether something is left to be done that nobody waits
+ * for, once the answer is out and standard output is let go; and doing it, within a second
+ * where nothing is sick. */
+bool service_has_more(const struct service *s);
+void service_do_more(struct service *s);
+
 /* No further request is admitted (503 stopping); streams that run go on. */
 void service_stop(struct service *s);
 /* Cuts what still runs: their callers get an error event, their settles are queued. */
