@@ -17,19 +17,19 @@ enum cli_status {
     CLI_USAGE = 2   /* the command line or the configuration is not understood */
 };
 
-#define CLI_WORDS_MAX 3 /* that follow a command */
+#define CLI_WORDS_MAX 2 /* what to do and with what */
 
 struct cli {
     const char *config; /* path of the file */
     char *const *env;
     char **argv;                      /* as started, to start anew */
     bool listening;                   /* descriptor 0 is a listening socket */
-    const char *words[CLI_WORDS_MAX]; /* what follows the command; the table has its forms */
+    const char *operand;              /* what follows the command, or NULL */
+    const char *words[CLI_WORDS_MAX]; /* the same for commands that take several */
     unsigned n_words;
     /* flags; NULL or false if not given */
-    const char *owner, *socket, *days;
-    const char *limits[KEY_LIMITS_MAX];
-    bool json, csv, stop;
+    const char *owner, *socket, *days, *subject, *before;
+    bool json, csv, stop, all;
 };
 
 /* Parses and runs; the exit status. */
@@ -81,8 +81,14 @@ int cli_resume(struct cli *cli);
 int cli_adopt(struct cli *cli);
 int cli_clock(struct cli *cli);
 int cli_maintain(struct cli *cli);
-int cli_keys(struct cli *cli);
-int cli_forgive(struct cli *cli);
+int cli_transcripts(struct cli *cli);
+
+/* Removes transcripts that are too old, if there are any: timed work. */
+int cli_expire_transcripts(const struct cli *cli);
+
+/* The value of --days: 1 to CLI_DAYS_MAX. */
+#define CLI_DAYS_MAX 400 /* the history keeps no more */
+bool cli_days(const char *text, int64_t *days);
 
 /* Started by a web server: on the listening socket at descriptor 0, or for one request. */
 int cli_fastcgi(struct cli *cli);

@@ -13,7 +13,6 @@
 #include "gateway/config_value.h"
 
 #define DAYS_DEFAULT 30
-#define DAYS_MAX     400 /* the history keeps no more */
 
 #define COUNT(a) (sizeof(a) / sizeof((a)[0]))
 
@@ -352,14 +351,14 @@ static enum error show_csv(struct output *o, int64_t first)
     return ledger_history(o->ledger, &o->policy, first, csv_day, o);
 }
 
-static bool parse_days(const char *text, int64_t *days)
+bool cli_days(const char *text, int64_t *days)
 {
     size_t n = strlen(text);
 
     if (n == 0 || n > 3 || strspn(text, "0123456789") != n || text[0] == '0')
         return false;
     *days = strtol(text, NULL, 10);
-    return *days <= DAYS_MAX;
+    return *days <= CLI_DAYS_MAX;
 }
 
 int cli_stats(struct cli *cli)
@@ -370,8 +369,8 @@ int cli_stats(struct cli *cli)
     enum error e;
     int status;
 
-    if ((cli->json && cli->csv) || (cli->days != NULL && !parse_days(cli->days, &days))) {
-        cli_fail("stats takes --json or --csv, and --days 1 to %d", DAYS_MAX);
+    if ((cli->json && cli->csv) || (cli->days != NULL && !cli_days(cli->days, &days))) {
+        cli_fail("stats takes --json or --csv, and --days 1 to %d", CLI_DAYS_MAX);
         return CLI_USAGE;
     }
     status = cli_open(cli, NULL, &c, &o.ledger);
