@@ -210,6 +210,17 @@ static bool set_options(struct recorder *r, const struct config *c)
     return true;
 }
 
+/* A full queue costs no copy. */
+static bool is_full(struct recorder *r)
+{
+    bool full;
+
+    pthread_mutex_lock(&r->lock);
+    full = r->stopping || r->entries >= QUEUE_ENTRIES || r->bytes >= QUEUE_BYTES;
+    pthread_mutex_unlock(&r->lock);
+    return full;
+}
+
 static bool enqueue(struct recorder *r, const struct config *c, struct entry *e)
 {
     bool ok;
@@ -231,7 +242,7 @@ static bool enqueue(struct recorder *r, const struct config *c, struct entry *e)
 void recorder_put(struct recorder *r, const struct config *c, const struct transcript *t)
 {
     static struct log_once once;
-    struct entry *e = calloc(1, sizeof(*e));
+    struct entry *e = is_full(r) ? NULL : calloc(1, sizeof(*e));
     struct clock_now now;
     bool ok = e != NULL && clock_read(&now) == ERROR_NONE &&
               transcript_encode(t, archive_row_max(c->transcripts_size), &e->row, &e->n) ==
