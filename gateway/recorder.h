@@ -31,8 +31,8 @@ void recorder_run(struct recorder *r);
 
 /* Nothing more is taken; what is queued is still written. Does not wait. */
 void recorder_stop(struct recorder *r);
-/* Waits for that, at most bound_ms. False: it is stuck, and everything is left as it is: the
- * process must leave. */
+/* Waits for that, at most bound_ms. False: it is stuck, and all that it has is left to it
+ * until the process ends. */
 bool recorder_free(struct recorder *r, int64_t bound_ms);
 
 #endif

@@ -242,11 +242,11 @@ static enum error tidy(struct archive *a)
 }
 
 /* An empty environment in new/. */
-static enum error make_new(struct archive *a)
+static enum error make_new(struct archive *a, size_t map_bytes)
 {
     if (mkdir(a->path[PATH_NEW], 0700) != 0)
         return ERROR_STORE_IO;
-    return kv_create(a->path[PATH_NEW], a->options.map_bytes);
+    return kv_create(a->path[PATH_NEW], map_bytes);
 }
 
 /* The lock file first: without its data file it is none of an archive. */
@@ -279,6 +279,19 @@ static enum error walk(struct archive *a)
     return e;
 }
 
+/* The size may have been made smaller than the file is. Even to remove rows takes new pages. */
+static size_t map_for(const struct archive *a)
+{
+    struct stat st;
+    uint64_t least = 0;
+
+    if (lstat(a->path[PATH_DATA], &st) == 0 && st.st_size > 0)
+        least = (uint64_t)st.st_size / TAKEN_PARTS * TAKEN_OF;
+    if (least > SIZE_MAX / 2)
+        least = 0; /* no file of ours: kv_open says so */
+    return least > a->options.map_bytes ? (size_t)least : a->options.map_bytes;
+}
+
 static enum error open_files(struct archive *a, bool create)
 {
     struct file_id id;
@@ -287,14 +300,14 @@ static enum error open_files(struct archive *a, bool create)
     if (e == ERROR_NONE && file_id_path(a->path[PATH_DATA], &id) == ERROR_NOT_FOUND) {
         if (!create)
             return ERROR_STORE_MISSING;
-        e = make_new(a);
+        e = make_new(a, a->options.map_bytes);
         if (e == ERROR_NONE)
             e = put_in_place(a);
     }
     if (e == ERROR_NONE)
         e = walk(a);
     if (e == ERROR_NONE)
-        e = kv_open_unsynced(a->directory, a->options.map_bytes, &a->kv);
+        e = kv_open_unsynced(a->directory, map_for(a), &a->kv);
     return e;
 }
 
@@ -413,14 +426,11 @@ static enum error put_row(struct kv_txn *t, const struct archive_item *item)
     return e == ERROR_NOT_FOUND ? kv_put(t, key, sizeof key, item->row.data, item->row.n) : e;
 }
 
-static enum error make_room(struct kv_txn *t, size_t wanted)
+/* By the map that is wanted: the file's can be larger, from when more was. */
+static enum error make_room(const struct archive *a, struct kv_txn *t, size_t wanted)
 {
-    uint64_t map, taken, most;
-    enum error e = kv_taken(t, &map, &taken);
+    uint64_t most = a->options.map_bytes / TAKEN_OF * TAKEN_PARTS;
 
-    if (e != ERROR_NONE)
-        return e;
-    most = map / TAKEN_OF * TAKEN_PARTS;
     most = most > wanted + ROW_EXTRA ? most - wanted - ROW_EXTRA : 0;
     return remove_front(t, is_over, &most);
 }
@@ -447,7 +457,7 @@ static enum error add_part(struct archive *a, const struct archive_item *items, 
         return e;
     e = remove_front(t, is_older, &oldest_ms);
     for (size_t i = 0; i < n && e == ERROR_NONE; i++) {
-        e = make_room(t, items[i].row.n);
+        e = make_room(a, t, items[i].row.n);
         if (e == ERROR_NONE)
             e = put_row(t, &items[i]);
     }
@@ -643,14 +653,32 @@ static enum error sift(struct rebuild *r)
     return e;
 }
 
+/* The map as it is, so that all that is there has room again. */
+static enum error map_of(struct archive *a, size_t *map_bytes)
+{
+    struct kv_txn *t = NULL;
+    uint64_t map, taken;
+    enum error e = kv_begin_read(a->kv, &t);
+
+    if (e == ERROR_NONE)
+        e = kv_taken(t, &map, &taken);
+    kv_free_read(t);
+    if (e == ERROR_NONE)
+        *map_bytes = (size_t)map;
+    return e;
+}
+
 /* What stays, synced, in new/. The old files stay open. */
 static enum error build_new(struct rebuild *r)
 {
     struct archive *a = r->archive;
-    enum error e = make_new(a);
+    size_t map_bytes;
+    enum error e = map_of(a, &map_bytes);
 
     if (e == ERROR_NONE)
-        e = kv_open(a->path[PATH_NEW], a->options.map_bytes, &r->to);
+        e = make_new(a, map_bytes);
+    if (e == ERROR_NONE)
+        e = kv_open(a->path[PATH_NEW], map_bytes, &r->to);
     if (e != ERROR_NONE)
         return e;
     e = sift(r);

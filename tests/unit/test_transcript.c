@@ -7,6 +7,7 @@
 #include <cmocka.h>
 
 #include <poll.h>
+#include <signal.h>
 #include <sys/file.h>
 
 #include "store/archive.h"
@@ -580,6 +581,29 @@ static void test_a_killed_eraser_is_finished_by_the_next(void **state)
     }
 }
 
+/* ---- another size ---- */
+
+static void test_a_smaller_size_is_taken_up(void **state)
+{
+    struct archive *a = new_archive(MAP, false);
+    struct seen s;
+
+    (void)state;
+    for (int i = 0; i < 40; i++)
+        add(a, NOW_MS + i, i % 2 ? "odd" : "even", "salt", 12000);
+    assert_true((size_t)size_of(data_path()) > SMALL);
+    archive_free(a);
+    a = new_archive(SMALL, false);
+    assert_int_equal(erase(a, "nobody"), 0); /* which does not yet lose any */
+    assert_int_equal(count(a), 40);
+    add(a, NOW_MS + 100, "new", "salt", 1000);
+    assert_error(look(a, &s), ERROR_NOT_FOUND);
+    assert_true(s.n > 5 && s.n * 48000 < SMALL && s.last_ms == NOW_MS + 100);
+    assert_true(erase(a, "odd") > 0);
+    assert_true((size_t)size_of(data_path()) < SMALL);
+    archive_free(a);
+}
+
 /* ---- several processes ---- */
 
 #define ADDERS 2
@@ -620,6 +644,53 @@ static void test_processes_add_while_another_erases(void **state)
     erased += erase(a, "odd");
     assert_int_equal(erased, ADDERS * EACH / 2); /* none was lost, none came twice */
     assert_int_equal(count(a), ADDERS * EACH / 2);
+    archive_free(a);
+}
+
+static void test_a_death_while_erasing_loses_nothing(void **state)
+{
+    enum { ROUNDS = 20 };
+    struct archive *a = new_archive(MAP, false);
+    unsigned kept;
+
+    (void)state;
+    for (int i = 0; i < 50; i++)
+        add(a, NOW_MS + i, "stays", "salt", 2000);
+    for (unsigned i = 0; i < ROUNDS; i++) {
+        int ends[2];
+        char c;
+
+        add(a, NOW_MS + 100 + i, "goes", "SECRETWORD", 1000);
+        assert_int_equal(pipe(ends), 0);
+        pid_t child = fork();
+        if (child == 0) {
+            struct archive *mine;
+            const struct archive_options o = {.store = scratch_directory,
+                                              .map_bytes = MAP,
+                                              .keep_ms = DAY_MS,
+                                              .clock = test_clock};
+            char subject[] = "goes";
+            alarm(SCRATCH_SECONDS);
+            if (archive_new(&o, &mine) != ERROR_NONE || write(ends[1], "x", 1) != 1)
+                _exit(1);
+            for (unsigned n;
+                 archive_erase(mine, is_subject, subject, LONG_MS, &n) == ERROR_NONE;)
+                ;
+            _exit(2);
+        }
+        assert_int_equal(read(ends[0], &c, 1), 1);
+        poll(NULL, 0, (int)(i % 20)); /* an erasing takes some milliseconds */
+        kill(child, SIGKILL);
+        assert_int_equal(scratch_wait(child), 1000 + SIGKILL);
+        close(ends[0]);
+        close(ends[1]);
+        kept = count(a) - 50;
+        assert_int_equal(erase(a, "stay"), 0);
+        assert_int_equal(erase(a, "goes"), kept);
+        assert_int_equal(count(a), 50);
+        assert_false(has_bytes(data_path(), "SECRETWORD"));
+        assert_int_equal(size_of(scratch_path("transcripts/old.mdb")), -1);
+    }
     archive_free(a);
 }
 
@@ -798,7 +869,9 @@ int main(void)
         T(test_erasing_takes_what_had_only_been_removed),
         T(test_all_can_be_erased),
         T(test_a_killed_eraser_is_finished_by_the_next),
+        T(test_a_smaller_size_is_taken_up),
         T(test_processes_add_while_another_erases),
+        T(test_a_death_while_erasing_loses_nothing),
         T(test_who_holds_the_archive_keeps_nobody_for_long),
         T(test_a_damaged_file_ends_nobody),
         T(test_an_archive_that_goes_away_is_made_anew),
