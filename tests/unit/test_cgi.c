@@ -88,11 +88,36 @@ static void late(struct exchange *x)
     print(x, n < 0 && !x->ops->admitted(x, POUR_MS) ? "late" : "in time");
 }
 
+static bool has_more;
+
+static void leave_more(struct exchange *x)
+{
+    print(x, "all");
+    has_more = true;
+}
+
+bool service_has_more(const struct service *s)
+{
+    (void)s;
+    return has_more;
+}
+
+/* Goes on until the test lets it. */
+void service_do_more(struct service *s)
+{
+    char byte;
+
+    (void)s;
+    while (read(STDIN_FILENO, &byte, 1) > 0)
+        ;
+    _exit(write(STDOUT_FILENO, "nothing", 7) == 7 ? 5 : 6); /* into the void, but not closed */
+}
+
 static const struct {
     const char *path;
     void (*handle)(struct exchange *x);
-} pages[] = {
-    {"/echo", echo}, {"/hold", hold}, {"/flood", flood}, {"/pour", pour}, {"/late", late}};
+} pages[] = {{"/echo", echo}, {"/hold", hold}, {"/flood", flood},
+             {"/pour", pour}, {"/late", late}, {"/more", leave_more}};
 
 void service_handle(struct service *s, struct exchange *x)
 {
@@ -263,6 +288,16 @@ static void a_body_that_does_not_come_is_not_waited_for(void **state)
     assert_int_equal(finish(&s), 0);
 }
 
+static void what_nobody_waits_for_is_done_after_the_end(void **state)
+{
+    struct script s = run("/more", "");
+
+    (void)state;
+    assert_string_equal(printed(&s, 255), "all"); /* to the end of the output */
+    assert_int_equal(waitpid(s.pid, NULL, WNOHANG), 0);
+    assert_int_equal(finish(&s), 5);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -272,6 +307,7 @@ int main(void)
         cmocka_unit_test(a_slow_reader_is_left),
         cmocka_unit_test(an_answer_has_its_time_however_it_is_read),
         cmocka_unit_test(a_body_that_does_not_come_is_not_waited_for),
+        cmocka_unit_test(what_nobody_waits_for_is_done_after_the_end),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
