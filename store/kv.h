@@ -4,7 +4,8 @@
  * further page write in every transaction. Never creates anything but in kv_create.
  *
  * Threads: read transactions from any thread, one at a time each; write transactions from one
- * thread of the process only. Never fork with a kv open.
+ * thread of the process only. Never fork with a kv open, but by kv_walk for another directory:
+ * its child touches nothing of what it inherits.
  */
 #ifndef STORE_KV_H
 #define STORE_KV_H
