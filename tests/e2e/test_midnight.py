@@ -22,9 +22,12 @@ def clock(site):
     """A site, started in `mode`, whose programs see the clock that `to` sets."""
 
     class Clock:
-        def __init__(self, begin, mode="spawned", env=(), made=60 * SECOND, **options):
-            """Made so long before `begin` that it does not matter how long that takes."""
+        def __init__(self, begin, mode="spawned", env=(), made=60 * SECOND, fill=None, **options):
+            """Made so long before `begin` that it does not matter how long that takes. `fill` may
+            write another configuration."""
             self.place = site(init=False, **options)
+            if fill:
+                fill(self.place)
             self.file = self.place.directory / "offset"
             shim = shutil.copy(SHIM, self.place.directory)  # where its user can read it
             self.place.env = {"LD_PRELOAD": shim, "CLOCK_SHIM": str(self.file), **dict(env)}

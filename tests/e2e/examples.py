@@ -1,0 +1,44 @@
+"""Sites made from the configurations in platform/examples, changed only where an owner has to:
+url, key, secrets and places."""
+import pytest
+
+from harness import GROUP, ROOT
+
+DIRECTORY = ROOT / "platform/examples"
+TAIL = """
+server {{ socket = '{socket}'{group} streams = 32 }}
+log {{ target = stderr level = info }}
+"""
+
+
+def fill(place, name):
+    """Puts the shipped configuration in place. Secrets beside the key are made."""
+    text = (DIRECTORY / name).read_text(encoding="utf-8")
+    for old, new in {
+            "'/var/lib/pennygate'": place.store, "'/etc/pennygate/secret'": place.secret,
+            "'/etc/pennygate/key'": place.key, "'https://api.openai.com/v1'": place.model.url + "/v1"}.items():
+        assert text.count(old) == 1, old
+        text = text.replace(old, f"'{new}'")
+    bypass = place.directory / "bypass"
+    if "'/etc/pennygate/bypass'" in text:
+        bypass.write_text("a-secret-of-the-owners-0123456789\n", encoding="ascii")
+        bypass.chmod(0o600)
+        place.own(bypass)
+        text = text.replace("/etc/pennygate/bypass", str(bypass))
+    place.write(text + TAIL.format(
+        socket=place.socket, group=f" socket-group = '{GROUP}'" if GROUP else ""))
+    return place
+
+
+@pytest.fixture
+def shipped(site):
+    """A function that makes a site from a shipped configuration, and its store."""
+
+    def make(name, **env):
+        place = fill(site(init=False), name)
+        place.env.update(env)
+        place.run("check", check=False)  # before there is a store: it says so and makes nothing
+        assert not place.data_file.exists()
+        return place.init()
+
+    return make
