@@ -43,7 +43,7 @@ def shipped(site):
         place = fill(site(init=False), name)
         place.env.update(env)
         place.init()
-        place.run("check")
+        assert "0 faults" in place.run("check")
         return place
 
     return make
