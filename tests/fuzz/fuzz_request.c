@@ -1,12 +1,15 @@
-/* Any body: what is accepted keeps every bound, and makes an upstream body that is read again
- * as the same messages. */
+/* Any body: what is accepted keeps every bound, makes an upstream body that is read again as the
+ * same messages, and is priced as no less than all of these. */
 #include <jansson.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "gateway/admission.h"
 #include "gateway/openai.h"
 #include "gateway/request.h"
+
+#define EACH 16 /* tokens that a message costs beyond its text */
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
@@ -55,10 +58,15 @@ static void check_fault(const struct request_fault *f)
 
 static void check_body(const struct request *r)
 {
-    static char name[] = "m", prompt[] = "p", field[] = "max_tokens";
+    static char name[] = "m", prompt[] = "kurz \xF0\x9F\xA7\x82", field[] = "max_tokens";
     const struct config_model m = {
-        .name = name, .system_prompt = prompt, .output_field = field};
-    size_t n = 0;
+        .name = name,
+        .system_prompt = prompt,
+        .output_field = field,
+        .price = {.overhead_per_message = EACH, .input_factor_milli = 1000}};
+    const struct admission a = {.model = &m};
+    struct demand d;
+    size_t n = 0, sent = 0;
     char *body = openai_provider.body(&m, r, &n);
     require(body != NULL);
     json_t *v = json_loadb(body, n, JSON_REJECT_DUPLICATES, NULL);
@@ -70,6 +78,13 @@ static void check_body(const struct request *r)
         require(json_string_length(content) == r->messages[i].bytes);
         require(strcmp(json_string_value(content), r->messages[i].text) == 0);
     }
+    /* A token is at least a byte of what is sent: the worst case is no less than all of it. */
+    for (unsigned i = 0; i < json_array_size(messages); i++) {
+        const json_t *content = json_object_get(json_array_get(messages, i), "content");
+        sent += json_string_length(content) + EACH;
+    }
+    admission_worst(&a, r->bytes, r->n_messages, 0, &d);
+    require(d.tokens_in == sent);
     json_decref(v);
     free(body);
 }

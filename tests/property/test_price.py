@@ -1,10 +1,12 @@
 """Prices against exact fractions: worst cases are upper bounds, real ones are rounded up once."""
 import ctypes
+import json
 import re
 from ctypes import POINTER, Structure, byref, c_bool, c_char, c_char_p, c_size_t, c_uint32, c_uint64
 from fractions import Fraction
 from math import ceil
 
+import pytest
 from hypothesis import given, strategies as st
 
 from pure import AMOUNT_MAX, CALLS, COST, LIB, TOKENS, Amounts
@@ -113,6 +115,40 @@ def test_no_call_within_its_bounds_costs_more_than_its_worst_case(p, r, data):
     assert came_to[CALLS] == 1
     assert came_to[TOKENS] == u.input + u.output <= amounts[TOKENS]
     assert came_to[COST] <= amounts[COST]
+
+
+# Of one to four bytes a character, alone and as people mix them.
+texts = st.one_of(st.text(max_size=200), st.text("🧂👩‍👩‍👧‍👦🇩🇪字海é\u0301\u2028\U0010ffff\"\\\n", max_size=200),
+                  st.text("0123456789abcdef", max_size=400))
+
+
+@given(prices, st.lists(texts, min_size=1, max_size=10), st.none() | texts, st.data())
+def test_f26_however_text_is_cut_into_tokens_it_costs_no_more(p, messages, prompt, data):
+    """A token is at least one byte of the UTF-8 of what is sent, whatever the tokeniser; to that
+    comes no more than the overheads."""
+    p.factor_milli = max(1000, p.factor_milli)
+    sent = [json.loads(json.dumps(text)).encode() for text in [prompt or "", *messages]]
+    count = len(messages) + (prompt is not None)
+    amounts, _, _ = worst(p, Request(sum(len(text) for text in sent), count, 0))
+    used = sum(data.draw(st.integers(0, len(text))) for text in sent)
+    used += data.draw(st.integers(0, p.overhead_per_call + count * p.overhead_per_message))
+    came_to = real(p, Usage(True, used, 0, 0, data.draw(st.integers(0, p.cap + p.thinking))))
+    assert came_to[TOKENS] <= amounts[TOKENS] and came_to[COST] <= amounts[COST]
+
+
+@pytest.mark.parametrize("text, tokens", [("字" * 400, 400), ("🧂" * 100, 300), ("\U0010ffff" * 50, 200)])
+def test_f26_a_quarter_of_the_characters_is_no_bound(text, tokens):
+    """So many tokens as tokenisers really make of them; the bytes are never fewer."""
+    assert len(text) // 4 < tokens <= len(text.encode())
+
+
+GPT = Price(True, 2_500_000_000, 2_500_000_000, 2_500_000_000, 10_000_000_000, 0, 500, 0, 64, 16, 1000)
+
+
+@pytest.mark.parametrize("tokens_in, tokens_out, nano", [(500, 100, 45_000_000), (100_000, 4000, 5_800_000_000)])
+def test_what_20_requests_of_reference_system_b_cost(tokens_in, tokens_out, nano):
+    """$0.045 and $5.80: the same count, 129 times the cost."""
+    assert 20 * real(GPT, Usage(True, tokens_in, 0, 0, tokens_out))[COST] == nano
 
 
 @given(prices, requests, st.sampled_from(["bytes", "messages", "extra"]), st.integers(1, 1000))
