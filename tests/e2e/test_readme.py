@@ -1,0 +1,41 @@
+"""What the README shows is accepted: each line of a configuration, and what `check` says of the
+example that it quotes."""
+import re
+
+import pytest
+
+from examples import fill
+from harness import ROOT
+
+TEXT = (ROOT / "README.md").read_text(encoding="utf-8")
+LINES = re.findall(r"^    ((?:limit [a-z-]+|site|bypass|alerts|transcripts|server)\s+\{.*\})", TEXT, re.M)
+QUOTED = re.search(r"^    costs {7}.*\n(?:    .*\n)+", TEXT, re.M)[0]
+
+
+def test_there_are_some():
+    assert len(LINES) >= 9
+    assert {line.split()[0] for line in LINES} == {"limit", "site", "bypass", "alerts", "transcripts"}
+
+
+@pytest.mark.parametrize("line", LINES)
+def test_a_line_of_configuration_is_accepted(site, line):
+    place = fill(site(init=False), "pennygate.conf")
+    bypass = place.directory / "bypass"
+    bypass.write_text("a-secret-of-the-owners-0123456789\n", encoding="ascii")
+    bypass.chmod(0o600)
+    place.own(bypass)
+    line = line.replace("/etc/pennygate/bypass", str(bypass))
+    text = place.config.read_text(encoding="utf-8")
+    if line.startswith("site"):
+        text = text.replace("site {", "site { " + line.partition("{")[2].rpartition("}")[0], 1)
+    else:
+        text += line + "\n"
+    place.write(text)
+    place.init()
+    assert "0 faults" in place.run("check")
+
+
+def test_check_says_what_is_quoted(site):
+    place = fill(site(init=False), "pennygate.conf")
+    place.init()
+    assert " ".join(QUOTED.split()) in " ".join(place.run("check").split())
