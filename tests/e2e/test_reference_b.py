@@ -49,7 +49,7 @@ def test_the_worst_case_is_priced_before_the_call_and_the_rest_given_back(shippe
     alice = account(place, "alice")
     server = place.start()
     model.set(first_ms=20000)
-    call = server.begin(LONG, headers=[alice])
+    call = server.begin(LONG, headers=[alice], parts=True)  # see test_leaving.py
     until(lambda: model.stats()["open"] == 1, 5, "the call of the model")
     assert place.used("site-spend") == worst(LONG)
     call.close()
