@@ -70,7 +70,7 @@ def test_the_worst_case_is_an_upper_bound_whatever_is_written(shipped, model, te
     of the characters, as published, would be less for most of these. JSON's escapes change
     nothing."""
     place = shipped(CONFIG)
-    server = place.start()
+    server = place.start("cgi")  # settles at once
     quoted = '"' + "".join(f"\\u{ord(c):04x}" if ord(c) < 65536 else surrogates(c) for c in text) + '"'
     body = '{"messages":[{"role":"user","content":%s}]}' % (quoted if escaped else quote(text))
     sizes = len(text.encode())
