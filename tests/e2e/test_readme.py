@@ -35,6 +35,13 @@ def test_a_line_of_configuration_is_accepted(site, line):
     assert "0 faults" in place.run("check")
 
 
+@pytest.mark.parametrize("command", re.findall(r"^    sudo pennygate ((?:keys add|forgive) .*?)(?:  +#.*)?$", TEXT, re.M))
+def test_a_command_is_understood(site, command):
+    fill(place := site(init=False), "pennygate.conf")
+    place.init()
+    assert place.run(*command.split())
+
+
 def test_check_says_what_is_quoted(site):
     place = fill(site(init=False), "pennygate.conf")
     place.init()
