@@ -24,6 +24,14 @@ void caller_address_id(const struct address *a, struct subject_id *out)
     out->n = (uint8_t)(1 + n);
 }
 
+void caller_shared_id(const struct subject_id *address, struct subject_id *out)
+{
+    memset(out, 0, sizeof *out);
+    out->bytes[0] = TAG_SHARED;
+    memcpy(out->bytes + 1, address->bytes, address->n);
+    out->n = (uint8_t)(1 + address->n);
+}
+
 void caller_account_id(const struct ledger *l, const char *name, struct subject_id *out)
 {
     size_t n = strlen(name);
@@ -45,9 +53,180 @@ void caller_account_id(const struct ledger *l, const char *name, struct subject_
 {
     uint8_t mac[MAC_SIZE];
 
-    ledger_mac(l, "account", name, strlen(name), mac);
-    memset(out, 0, sizeof(*out));
-    caller_address_id(&address, &out->id[SUBJECT_ADDRESS]);
-    out->anonymous = out->id[SUBJECT_ACCOUNT].n == 0 && out->id[SUBJECT_KEY].n == 0;
+    for (i = 0; (text = exchange_param_at(x, "HTTP_AUTHORIZATION", i)) != NULL; i++) {
+        token = bearer_token(text, &n);
+        keys += is_key(token);
+    }
+    if (keys == 0)
+        return CODE_NONE;
+    if (i > 1 || !is_well_formed(token, n))
+        return CODE_UNAUTHORIZED;
+    ledger_mac(l, "key", token, n, mac);
+    memcpy(out->key_hash, mac, KEY_HASH);
+    out->has_key = true;
+    return CODE_NONE;
+}
+
+/* ---- the owner's bypass ---- */
+
+/* As MACs, so that the time tells nothing of the secret, not even its length. */
+static bool is_secret(const struct ledger *l, const char *secret, const char *text, size_t n)
+{
+    uint8_t a[MAC_SIZE], b[MAC_SIZE];
+    bool equal;
+
+    if (text == NULL || n == 0 || n > SECRET_TEXT)
+        return false;
+    ledger_mac(l, "bypass", secret, strlen(secret), a);
+    ledger_mac(l, "bypass", text, n, b);
+    equal = mac_equal(a, b, sizeof(a));
+    mac_wipe(a, sizeof(a));
+    return equal;
+}
+
+/* "X-Name" as web servers pass it: HTTP_X_NAME. False: too long. */
+static bool variable_of(const char *header, char out[HEADER_NAME])
+{
+    int n = snprintf(out, HEADER_NAME, "HTTP_%s", header);
+
+    for (char *at = out; *at != '\0'; at++) {
+        if (*at == '-')
+            *at = '_';
+        else if (*at >= 'a' && *at <= 'z')
+            *at = (char)(*at - 'a' + 'A');
+    }
+    return n > 0 && n < HEADER_NAME;
+}
+
+/* A wrong secret is simply none, so that nobody learns whether there is one. */
+static bool is_bypass(const struct exchange *x, const struct config *c, const struct ledger *l)
+{
+    char name[HEADER_NAME];
+    const char *text, *token;
+    size_t n = 0;
+
+    if (c->bypass_secret == NULL || c->bypass_secret[0] == '\0')
+        return false;
+    text = variable_of(c->bypass_header, name) ? exchange_param_only(x, name) : NULL;
+    if (text != NULL && is_secret(l, c->bypass_secret, text, strlen(text)))
+        return true;
+    token = bearer_token(exchange_param_only(x, "HTTP_AUTHORIZATION"), &n);
+    return is_secret(l, c->bypass_secret, token, n);
+}
+
+/* ---- the visitor ---- */
+
+static bool read_cookie(const struct exchange *x, const uint8_t key[MAC_SIZE], int64_t today,
+                        struct cookie *out)
+{
+    const char *headers[COOKIE_HEADERS], *value;
+    unsigned n = exchange_param_count(x, "HTTP_COOKIE");
+    char name[COOKIE_NAME_MAX];
+    size_t n_value;
+
+    if (n == 0 || n > COOKIE_HEADERS)
+        return false;
+    for (unsigned i = 0; i < n; i++)
+        headers[i] = exchange_param_at(x, "HTTP_COOKIE", i);
+    cookie_name(key, name);
+    return cookie_find(headers, n, name, &value, &n_value) == 1 &&
+           cookie_read(key, value, n_value, today, out);
+}
+
+static void find_visitor(const struct exchange *x, const struct ledger *l, int64_t today,
+                         struct asker *out)
+{
+    struct subject_id *id = &out->caller.id[SUBJECT_VISITOR];
+    uint8_t key[MAC_SIZE];
+
+    if (exchange_param(x, "HTTP_COOKIE") != NULL) {
+        ledger_mac(l, "cookie", "", 0, key);
+        out->cookie_known = read_cookie(x, key, today, &out->cookie);
+        mac_wipe(key, sizeof(key));
+    }
+    out->cookie_due = !out->cookie_known || today - out->cookie.day >= COOKIE_RENEW;
+    if (!out->cookie_known) {
+        caller_shared_id(&out->caller.id[SUBJECT_ADDRESS], id);
+        return;
+    }
+    id->bytes[0] = TAG_VISITOR;
+    memcpy(id->bytes + 1, out->cookie.id, COOKIE_ID);
+    id->n = 1 + COOKIE_ID;
+}
+
+static bool is_https(const struct exchange *x, const struct asker *a)
+{
+    const char *https = exchange_param(x, "HTTPS"),
+               *scheme = exchange_param(x, "REQUEST_SCHEME");
+    const char *proxy = a->trusted ? exchange_param_only(x, "HTTP_X_FORWARDED_PROTO") : NULL;
+
+    return (https != NULL && (strcasecmp(https, "on") == 0 || strcmp(https, "1") == 0)) ||
+           (scheme != NULL && strcasecmp(scheme, "https") == 0) ||
+           (proxy != NULL && strcasecmp(proxy, "https") == 0);
+}
+
+void caller_cookie(const struct exchange *x, const struct config *c, const struct ledger *l,
+                   int64_t today, const struct asker *a, char out[CALLER_COOKIE_MAX])
+{
+    char name[COOKIE_NAME_MAX], value[COOKIE_TEXT_MAX];
+    const char *site = "SameSite=Lax", *secure = is_https(x, a) ? "; Secure" : "";
+    struct cookie cookie = a->cookie;
+    uint8_t key[MAC_SIZE];
+
+    out[0] = '\0';
+    if (!a->cookie_known && random_bytes(cookie.id, sizeof(cookie.id)) != ERROR_NONE)
+        return;
+    cookie.day = today;
+    ledger_mac(l, "cookie", "", 0, key);
+    cookie_name(key, name);
+    cookie_write(key, &cookie, value);
+    mac_wipe(key, sizeof(key));
+    if (c->cookie_cross_site) { /* browsers take None with Secure alone */
+        site = "SameSite=None";
+        secure = "; Secure; Partitioned";
+    }
+    snprintf(out, CALLER_COOKIE_MAX, "%s=%s; Path=/; Max-Age=%d; HttpOnly; %s%s", name, value,
+             COOKIE_DAYS * 86400, site, secure);
+}
+
+/* ---- all of them ---- */
+
+static bool find_account(const struct exchange *x, const struct config *c,
+                         const struct ledger *l, struct caller *out)
+{
+    const char *name = exchange_param_only(x, "REMOTE_USER");
+
+    if (name == NULL || name[0] == '\0')
+        return false;
+    if (is_limited(c, SUBJECT_ACCOUNT))
+        caller_account_id(l, name, &out->id[SUBJECT_ACCOUNT]);
+    return true;
+}
+
+enum code caller_of(const struct exchange *x, const struct config *c, const struct ledger *l,
+                    int64_t today, struct asker *out)
+{
+    struct asker a = {0};
+    enum code code = find_address(x, c, &a);
+    bool account;
+
+    if (code != CODE_NONE)
+        return code;
+    if (is_bypass(x, c, l)) {
+        a.caller.bypass = true;
+        *out = a;
+        return CODE_NONE;
+    }
+    account = find_account(x, c, l, &a.caller);
+    code = find_key(x, l, &a.caller);
+    if (code != CODE_NONE)
+        return code;
+    if ((c->require == REQUIRE_KEY && !a.caller.has_key) ||
+        (c->require == REQUIRE_ACCOUNT && !account))
+        return CODE_UNAUTHORIZED;
+    a.caller.anonymous = !account && !a.caller.has_key;
+    if (a.caller.anonymous && is_limited(c, SUBJECT_VISITOR))
+        find_visitor(x, l, today, &a);
+    *out = a;
     return CODE_NONE;
 }

@@ -82,6 +82,20 @@ static const struct kind {
     {"bypass", SUBJECT_BYPASS, find_nobody},
 };
 
+/* Who shows no cookie is known by the address alone. */
+static enum error forgive_shared_visitor(const struct favour *f,
+                                         const struct subject_id *address, unsigned *rows)
+{
+    struct subject_id id;
+    unsigned more = 0;
+    enum error e;
+
+    caller_shared_id(address, &id);
+    e = ledger_forgive(f->ledger, &f->policy, SUBJECT_VISITOR, &id, &more);
+    *rows += more;
+    return e;
+}
+
 static int forgive_subject(const struct favour *f, const struct kind *k)
 {
     struct subject_id id = {.n = 0};
@@ -92,6 +106,8 @@ static int forgive_subject(const struct favour *f, const struct kind *k)
     if (status != CLI_OK)
         return status;
     e = ledger_forgive(f->ledger, &f->policy, k->subject, &id, &rows);
+    if (e == ERROR_NONE && k->subject == SUBJECT_ADDRESS)
+        e = forgive_shared_visitor(f, &id, &rows);
     if (e != ERROR_NONE)
         return cli_store_failed(f->config, e);
     printf("%s%s%s%s\n", rows > 0 ? "forgiven: " : "nothing to forgive: ", k->name,

@@ -309,6 +309,10 @@ static void check_site(const struct config *c, struct findings *f)
     if (c->cookie_cross_site && c->n_allowed_origins == 0)
         find(f, "cookie-cross-site = yes, but allowed-origins names no page that may ask from "
                 "another site");
+    for (unsigned i = 0; i < c->n_limits && c->require != REQUIRE_NONE; i++)
+        if (c->limits[i].subject == SUBJECT_VISITOR)
+            find(f, "limit %s is per visitor, but require leaves none: bound accounts or keys",
+                 c->limits[i].name);
 }
 
 static void check_secrets(const struct config *c, struct findings *f)
@@ -376,7 +380,8 @@ static uint32_t own_subjects(const struct config *c)
                                      [REQUIRE_KEY] = 1U << SUBJECT_KEY,
                                      [REQUIRE_ACCOUNT] = 1U << SUBJECT_ACCOUNT};
 
-    return 1U << SUBJECT_ADDRESS | 1U << SUBJECT_VISITOR | shown[c->require];
+    return 1U << SUBJECT_ADDRESS | shown[c->require] |
+           (c->require == REQUIRE_NONE ? 1U << SUBJECT_VISITOR : 0);
 }
 
 static void warn_no_own_limit(const struct config *c, struct findings *f)

@@ -274,9 +274,13 @@ static int64_t window_ends(const struct counter *c, int64_t store_ms)
                                             : c->slot[0].frees_ms;
 }
 
-/* Of several thresholds that are reached at once the highest is told, unless it has been. */
+/*
+ * Of several thresholds that are reached at once the highest is told, unless it has been. Money
+ * and tokens hardly ever come to the max exactly: `spent`, where the next request like this one
+ * would not fit, is all of it.
+ */
 static enum error cross(struct batch *b, const struct limit *l, const struct counter *c,
-                        uint64_t use)
+                        uint64_t use, bool spent)
 {
     const struct alert_flag flag = {.until_ms = window_ends(c, b->state.time.time_ms),
                                     .window = window_code(l->window),
@@ -288,9 +292,10 @@ static enum error cross(struct batch *b, const struct limit *l, const struct cou
     for (unsigned i = 0; i < b->policy.n_alert_at; i++) {
         unsigned percent = b->policy.alert_at[i];
         struct alert_reason r = reason_of(ALERT_THRESHOLD, percent, l->name);
-        bool fresh;
+        bool fresh, whole = spent && percent == PERCENT_MAX;
 
-        if (percent == 0 || percent > PERCENT_MAX || use < percent_of(l->max, percent))
+        if (percent == 0 || percent > PERCENT_MAX ||
+            (!whole && use < percent_of(l->max, percent)))
             continue;
         enum error e = set_flag(b, &r, &flag, &fresh);
         if (e != ERROR_NONE)
@@ -313,10 +318,10 @@ enum error alert_thresholds(struct batch *b, const struct op *op, const struct v
 
         if (!c)
             continue;
-        uint64_t use = op->demand.weights.of[l->unit];
+        uint64_t weight = op->demand.weights.of[l->unit], use = weight;
         for (unsigned s = 0; s < c->slots; s++)
             use = amount_add(use, c->slot[s].used.of[l->unit]);
-        enum error e = cross(b, l, c, use);
+        enum error e = cross(b, l, c, use, amount_add(use, weight) > l->max);
         if (e != ERROR_NONE)
             return e;
     }

@@ -213,6 +213,18 @@ def test_each_account_has_its_own(site, model):
     assert statuses(server, [("Remote-User", "ann")], 3) == [200] * 3, "no client's header makes one"
 
 
+def test_who_has_an_account_or_a_key_is_no_visitor(site, model):
+    """Counted by that, wherever the browser or program is, and given no cookie."""
+    place = site(limits=only("visitor", 1))
+    place.users = {"ann": "a"}
+    server = place.start()
+    key = bearer(add_key(place, "tool"))
+    assert statuses(server, [], 2) == [200, 429], "the visitor's is spent"
+    assert statuses(server, basic("ann", "a"), 3) == [200] * 3
+    assert statuses(server, key, 3) == [200] * 3
+    assert server.chat(headers=key).header("Set-Cookie") is None
+
+
 def test_anonymous_is_everybody_without_account_and_key(site, model):
     place = site(limits=only("anonymous", 2))
     place.users = {"ann": "a"}

@@ -212,6 +212,14 @@ def test_an_address_gets_its_calls_back(gate):
     assert server.site.used("site-day") == 4  # the site's budget has nothing to do with it
 
 
+def test_an_address_gets_back_what_is_shared_by_those_without_a_cookie(gate):
+    server = gate(limits={"visitor-day": limit("visitor", "calls", "day", 1)})
+    assert [server.chat().status for _ in range(2)] == [200, 429]
+    server.site.settled()
+    assert server.site.run("forgive", "address", "127.0.0.1") == "forgiven: address 127.0.0.1\n"
+    assert [server.chat().status for _ in range(2)] == [200, 429]
+
+
 def test_the_site_gets_its_budget_back(gate):
     server = gate(limits={"site-day": limit("everyone", "calls", "day", 1)})
     assert [server.chat().status for _ in range(2)] == [200, 429]

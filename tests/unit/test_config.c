@@ -1222,6 +1222,10 @@ static void test_faults(void **state)
         {"a cookie for a site that may ask",
          "site { store = /a cookie-cross-site = yes allowed-origins = https://a }\n" MODEL, 0,
          ""},
+        {"a limit per visitor that nobody would be",
+         "site { store = /a require = key }\n" MODEL
+         "limit v { per = visitor unit = calls window = day max = 4 }\n",
+         1, "limit v is per visitor, but require leaves none"},
         {"only callers with a key", "site { store = /a require = key }\n" MODEL, 0, ""},
         {"what bypass counts does not matter without a secret",
          SITE MODEL "bypass { unit = cost max = '$1.00' }\n", 0, ""},
