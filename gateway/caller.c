@@ -9,10 +9,20 @@
 #include <string.h>
 #include <strings.h>
 
-#include "platform/mac.h"
+#include "gateway/forwarded.h"
+#include "platform/random.h"
 
 #define ACCOUNT_WHOLE_MAX 40 /* longer names are hashed: SUBJECT_ID_MAX is 47 */
 #define ACCOUNT_HASH      16
+
+#define COOKIE_HEADERS 8    /* browsers send one; of more nobody knows which is meant */
+#define HEADER_NAME    64   /* longest name of a variable looked for */
+#define SECRET_TEXT    4096 /* longest secret looked at: web servers pass 8 KB of headers */
+
+#define TAG_SHARED  0 /* of visitor ids: all of one address that show no cookie */
+#define TAG_VISITOR 1 /* the cookie's */
+
+/* ---- ids ---- */
 
 void caller_address_id(const struct address *a, struct subject_id *out)
 {
@@ -48,10 +58,92 @@ void caller_account_id(const struct ledger *l, const char *name, struct subject_
     out->n = (uint8_t)(1 + n);
 }
 
-/* Hashed, since names can be of any length. */
-void caller_account_id(const struct ledger *l, const char *name, struct subject_id *out)
+static bool is_limited(const struct config *c, enum subject s)
 {
+    for (unsigned i = 0; i < c->n_limits; i++)
+        if (c->limits[i].subject == s)
+            return true;
+    return false;
+}
+
+/* ---- the address ---- */
+
+static bool is_trusted(const struct config *c, const struct address *peer)
+{
+    for (unsigned i = 0; i < c->n_trusted_proxies; i++)
+        if (prefix_has(&c->trusted_proxies[i], peer))
+            return true;
+    return false;
+}
+
+/*
+ * A header that is there twice cannot be read: lighttpd gives X_Forwarded_For the name of
+ * X-Forwarded-For, so that one that the caller made up can stand beside the proxy's.
+ */
+static enum code find_address(const struct exchange *x, const struct config *c,
+                              struct asker *out)
+{
+    static const char *const headers[] = {
+        [PROXY_X_FORWARDED_FOR] = "HTTP_X_FORWARDED_FOR",
+        [PROXY_FORWARDED] = "HTTP_FORWARDED",
+    };
+    const char *text = exchange_param_only(x, "REMOTE_ADDR");
+    struct address peer;
+
+    if (text == NULL || !address_parse(text, strlen(text), &peer))
+        return CODE_NO_ADDRESS;
+    out->trusted = is_trusted(c, &peer);
+    out->proxied = !out->trusted && forwarded_is_private(&peer) &&
+                   (exchange_param(x, "HTTP_X_FORWARDED_FOR") != NULL ||
+                    exchange_param(x, "HTTP_FORWARDED") != NULL);
+    forwarded_find(&peer, exchange_param_only(x, headers[c->proxy_header]),
+                   c->proxy_header == PROXY_FORWARDED ? FORWARDED_RFC7239 : FORWARDED_LIST,
+                   c->trusted_proxies, c->n_trusted_proxies, &out->address);
+    caller_address_id(&out->address, &out->caller.id[SUBJECT_ADDRESS]);
+    return CODE_NONE;
+}
+
+/* ---- bearer tokens ---- */
+
+/* The token of "Bearer token", without the blanks around it; NULL: another scheme, or none. */
+static const char *bearer_token(const char *text, size_t *n)
+{
+    static const char scheme[] = "bearer";
+    const char *at;
+
+    if (text == NULL || strncasecmp(text, scheme, sizeof(scheme) - 1) != 0)
+        return NULL;
+    at = text + sizeof(scheme) - 1;
+    if (*at != ' ' && *at != '\t')
+        return NULL;
+    at += strspn(at, " \t");
+    *n = strlen(at);
+    while (*n > 0 && strchr(" \t", at[*n - 1]) != NULL)
+        --*n;
+    return *n > 0 ? at : NULL;
+}
+
+static bool is_key(const char *token)
+{
+    return token != NULL &&
+           strncmp(token, CALLER_KEY_PREFIX, sizeof(CALLER_KEY_PREFIX) - 1) == 0;
+}
+
+static bool is_well_formed(const char *token, size_t n)
+{
+    static const char digits[] =
+        "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_";
+
+    return n <= CALLER_KEY_MAX && strspn(token, digits) >= n;
+}
+
+/* Of several tokens nobody knows which is meant: none counts, and a key among them is wrong. */
+static enum code find_key(const struct exchange *x, const struct ledger *l, struct caller *out)
+{
+    const char *text, *token = NULL;
     uint8_t mac[MAC_SIZE];
+    unsigned i, keys = 0;
+    size_t n = 0;
 
     for (i = 0; (text = exchange_param_at(x, "HTTP_AUTHORIZATION", i)) != NULL; i++) {
         token = bearer_token(text, &n);

@@ -15,7 +15,7 @@
 #include "store/ledger.h"
 
 #define CALLER_KEY_PREFIX "pg_" /* of the tokens that `keys add` makes */
-#define CALLER_KEY_MAX    128   /* longest token looked at; `keys add` makes ones of 46 */
+#define CALLER_KEY_MAX    128   /* longest token looked at; `keys add` makes ones of 35 */
 
 struct asker {
     struct caller caller;   /* for the ledger */
@@ -41,11 +41,6 @@ enum code caller_of(const struct exchange *x, const struct config *c, const stru
 #define CALLER_COOKIE_MAX 256
 void caller_cookie(const struct exchange *x, const struct config *c, const struct ledger *l,
                    int64_t today, const struct asker *a, char out[CALLER_COOKIE_MAX]);
-
-/* The ids of subjects, for `forgive` as well. An address is its family, so that no IPv4 address
- * equals the start of an IPv6 one, and the part that counts (platform/address.h). */
-void caller_address_id(const struct address *a, struct subject_id *out);
-void caller_account_id(const struct ledger *l, const char *name, struct subject_id *out);
 
 /*
  * What makes a caller one subject: for whoever counts and for whoever forgives. An address is

@@ -31,6 +31,7 @@ enum {
     FLAG_SUBJECT = 128,
     FLAG_BEFORE = 256,
     FLAG_ALL = 512,
+    FLAG_LIMIT = 1024,
 };
 #define FLAGS_LISTED FLAG_LIMIT /* may be given several times */
 
@@ -50,6 +51,7 @@ static const struct flag {
     {"--json", NULL, FLAG_JSON, offsetof(struct cli, json), "as JSON"},
     {"--csv", NULL, FLAG_CSV, offsetof(struct cli, csv), "as CSV"},
     {"--stop", NULL, FLAG_STOP, offsetof(struct cli, stop), "the machine is going down"},
+    {"--limit", "LIMIT", FLAG_LIMIT, offsetof(struct cli, limits), "as calls/day=100"},
     {"--subject", "NAME", FLAG_SUBJECT, offsetof(struct cli, subject),
      "all of this caller, as list shows it"},
     {"--before", "DATE", FLAG_BEFORE, offsetof(struct cli, before),
@@ -59,8 +61,6 @@ static const struct flag {
 
 static int cli_version(struct cli *cli);
 static int cli_help(struct cli *cli);
-
-#define WORDS "" /* as operand: up to CLI_WORDS_MAX words, which the command looks at itself */
 
 static const struct command {
     const char *name;
@@ -88,7 +88,8 @@ static const struct command {
     {"maintain", FLAG_CONFIG | FLAG_STOP, NULL, cli_maintain,
      "timed work, for cron on CGI-only hosts"},
     {"transcripts", FLAG_CONFIG | FLAG_DAYS | FLAG_JSON | FLAG_SUBJECT | FLAG_BEFORE | FLAG_ALL,
-     WORDS, cli_transcripts, "list, show ID, export or erase what was asked and answered"},
+     "list|show ID|export|erase|erase ID", cli_transcripts,
+     "list, show ID, export or erase what was asked and answered"},
     {"version", 0, NULL, cli_version, "print the version"},
     {"help", 0, NULL, cli_help, "print this"},
 };
@@ -224,20 +225,6 @@ static const struct command *find_command(const char *name)
     return NULL;
 }
 
-static bool take_operand(struct cli *cli, const char *word, const char *operand)
-{
-    if (operand != NULL && operand[0] == '\0' && cli->n_words < CLI_WORDS_MAX) {
-        cli->words[cli->n_words++] = word;
-        return true;
-    }
-    if (operand == NULL || cli->operand != NULL || strcmp(word, operand) != 0) {
-        usage("unexpected argument", word);
-        return false;
-    }
-    cli->operand = word;
-    return true;
-}
-
 /* Takes the argument that is no flag. False: not understood, and told. */
 static bool take_word(struct cli *cli, const char *word, const struct command **command)
 {
@@ -247,7 +234,12 @@ static bool take_word(struct cli *cli, const char *word, const struct command **
             usage("unknown command", word);
         return *command != NULL;
     }
-    return take_operand(cli, word, (*command)->operand);
+    if ((*command)->forms == NULL || cli->n_words == CLI_WORDS_MAX) {
+        usage("unexpected argument", word);
+        return false;
+    }
+    cli->words[cli->n_words++] = word;
+    return true;
 }
 
 /* Whether the words are those of the first form of `forms`; *fit: how many of them are. */

@@ -17,18 +17,18 @@ enum cli_status {
     CLI_USAGE = 2   /* the command line or the configuration is not understood */
 };
 
-#define CLI_WORDS_MAX 2 /* what to do and with what */
+#define CLI_WORDS_MAX 3 /* that follow a command */
 
 struct cli {
     const char *config; /* path of the file */
     char *const *env;
     char **argv;                      /* as started, to start anew */
     bool listening;                   /* descriptor 0 is a listening socket */
-    const char *operand;              /* what follows the command, or NULL */
-    const char *words[CLI_WORDS_MAX]; /* the same for commands that take several */
+    const char *words[CLI_WORDS_MAX]; /* what follows the command; the table has its forms */
     unsigned n_words;
     /* flags; NULL or false if not given */
     const char *owner, *socket, *days, *subject, *before;
+    const char *limits[KEY_LIMITS_MAX];
     bool json, csv, stop, all;
 };
 
@@ -81,10 +81,12 @@ int cli_resume(struct cli *cli);
 int cli_adopt(struct cli *cli);
 int cli_clock(struct cli *cli);
 int cli_maintain(struct cli *cli);
+int cli_keys(struct cli *cli);
+int cli_forgive(struct cli *cli);
 int cli_transcripts(struct cli *cli);
 
 /* Removes transcripts that are too old, if there are any: timed work. */
-int cli_expire_transcripts(const struct cli *cli);
+int cli_expire_transcripts(const struct config *c);
 
 /* The value of --days: 1 to CLI_DAYS_MAX. */
 #define CLI_DAYS_MAX 400 /* the history keeps no more */

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "gateway/caller.h"
 #include "gateway/cli.h"
 #include "gateway/config_value.h"
 #include "platform/mac.h"
@@ -14,9 +15,8 @@
 #include "store/period.h"
 
 #define LIMIT_TEXT_MAX 96 /* the longest honest one has 40 */
-#define TOKEN_PREFIX   "pg_"
 #define TOKEN_RANDOM   20 /* bytes: 160 bits, five for each of 32 characters */
-#define TOKEN_SIZE     (sizeof TOKEN_PREFIX + TOKEN_RANDOM * 8 / 5)
+#define TOKEN_SIZE     (sizeof CALLER_KEY_PREFIX + TOKEN_RANDOM * 8 / 5)
 
 /* ---- limits on the command line: UNIT/WINDOW=MAX, concurrent=MAX ---- */
 
@@ -83,11 +83,11 @@ static enum error make_token(char out[TOKEN_SIZE])
 {
     static const char letters[] = "abcdefghijklmnopqrstuvwxyz234567";
     uint8_t bytes[TOKEN_RANDOM];
-    size_t at = sizeof TOKEN_PREFIX - 1;
+    size_t at = sizeof CALLER_KEY_PREFIX - 1;
     unsigned bits = 0, held = 0;
     enum error e = random_bytes(bytes, sizeof bytes);
 
-    memcpy(out, TOKEN_PREFIX, sizeof TOKEN_PREFIX);
+    memcpy(out, CALLER_KEY_PREFIX, sizeof CALLER_KEY_PREFIX);
     for (size_t i = 0; e == ERROR_NONE && i < sizeof bytes; i++) {
         held = held << 8 | bytes[i];
         for (bits += 8; bits >= 5; bits -= 5)

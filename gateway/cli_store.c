@@ -91,9 +91,27 @@ static bool is_for_us(const struct config *c)
 /* With durability `commit` nothing waits to be copied, so that --stop has no more to do. */
 int cli_maintain(struct cli *cli)
 {
-    int status = give_order(cli, ledger_maintain, NULL);
+    struct config *c = NULL;
+    struct ledger *l;
+    struct policy p;
+    int status = cli_open(cli, NULL, &c, &l);
+    enum error e;
 
-    return status == CLI_OK ? cli_expire_transcripts(cli) : status;
+    if (status != CLI_OK) {
+        if (c != NULL && is_for_us(c))
+            alerter_meter(c);
+        return status;
+    }
+    p = config_policy(c, false);
+    e = ledger_maintain(l, &p);
+    if (e == ERROR_NONE) {
+        status = cli_expire_transcripts(c);
+        alerter_deliver(c, l);
+        return status;
+    }
+    if (code_of_error(e) == CODE_METER || code_of_error(e) == CODE_CLOCK)
+        alerter_meter(c);
+    return cli_store_failed(c, e);
 }
 
 int cli_adopt(struct cli *cli)

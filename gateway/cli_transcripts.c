@@ -449,15 +449,11 @@ int cli_transcripts(struct cli *cli)
 }
 
 /* Each minute a process: not each of them walks. */
-int cli_expire_transcripts(const struct cli *cli)
+int cli_expire_transcripts(const struct config *c)
 {
     struct archive *a = NULL;
-    struct config *c;
-    enum error e;
+    enum error e = open_archive(c, true, &a);
 
-    if (cli_load(cli, &c) != CLI_OK)
-        return CLI_USAGE;
-    e = open_archive(c, true, &a);
     if (e == ERROR_NONE)
         e = archive_expire(a, WAIT_MS);
     return e == ERROR_NONE || e == ERROR_STORE_MISSING ? CLI_OK : failed(c, e);

@@ -436,10 +436,10 @@ struct policy config_policy(const struct config *c, bool single)
                        .retention_ms = c->retention_ms,
                        .site_streams = single ? c->streams : 0};
 
-    if (c->alert_url == NULL)
-        return p;
-    p.n_alert_at = c->n_alert_at;
-    memcpy(p.alert_at, c->alert_at, sizeof p.alert_at);
+    if (c->alert_url != NULL) {
+        p.n_alert_at = c->n_alert_at;
+        memcpy(p.alert_at, c->alert_at, sizeof p.alert_at);
+    }
     return p;
 }
 

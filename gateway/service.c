@@ -10,6 +10,8 @@
 #include <string.h>
 #include <time.h>
 
+#include "gateway/access.h"
+#include "gateway/admission.h"
 #include "gateway/alerter.h"
 #include "gateway/chat.h"
 #include "gateway/place.h"
@@ -92,9 +94,13 @@ bool service_free(struct service *s, int64_t bound_ms)
     if (s == NULL)
         return true;
     upstream_free(s->upstream);
+    if (!alerter_free(s->alerter, bound_ms))
+        return false;
+    s->alerter = NULL;
     if (s->recorder != NULL)
         recorder_stop(s->recorder); /* it writes on while the ledger's writer ends */
-    if (!site_free(s->site, bound_ms))
+    now = clock_monotonic_ms();
+    if (!site_free(s->site, now < until ? until - now : 0))
         return false;
     (void)recorder_free(s->recorder, RECORDER_MS); /* a stuck one has nothing of anybody else */
     places_destroy(&s->places);

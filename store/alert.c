@@ -330,6 +330,12 @@ enum error alert_thresholds(struct batch *b, const struct op *op, const struct v
 
 /* Taking and marking */
 
+struct alert_order {
+    struct ledger_alert alert;
+    int64_t ms; /* for so long nobody gets it */
+    bool delivered;
+};
+
 struct search {
     uint64_t id;  /* OP_ALERT_DONE */
     bool by_time; /* OP_ALERT_TAKE: the first that is due at store_ms */
@@ -354,6 +360,7 @@ static enum error seek_row(void *arg, struct kv_cursor *c, const struct row_key 
 enum error batch_alert_take(struct batch *b, struct op *op)
 {
     struct search w = {.by_time = true, .store_ms = b->state.time.time_ms};
+    struct alert_order *o = op->order;
     enum error e = each_row(b->txn, seek_row, &w);
 
     if (e != ERROR_NONE)
@@ -363,15 +370,15 @@ enum error batch_alert_take(struct batch *b, struct op *op)
         return ERROR_NONE;
     }
     w.row.attempts += w.row.attempts < UINT32_MAX;
-    op->alert = (struct ledger_alert){.id = id_of(&w.key),
-                                      .kind = w.row.reason.kind,
-                                      .percent = w.row.reason.percent,
-                                      .time_s = w.row.time_s,
-                                      .attempts = w.row.attempts};
-    memcpy(op->alert.name, w.row.reason.name, sizeof op->alert.name);
+    o->alert = (struct ledger_alert){.id = id_of(&w.key),
+                                     .kind = w.row.reason.kind,
+                                     .percent = w.row.reason.percent,
+                                     .time_s = w.row.time_s,
+                                     .attempts = w.row.attempts};
+    memcpy(o->alert.name, w.row.reason.name, sizeof o->alert.name);
     if ((e = delete_row(b, &w.key)) != ERROR_NONE)
         return e;
-    return put_row(b, w.store_ms + op->alert_ms, op->alert.id, &w.row);
+    return put_row(b, w.store_ms + o->ms, o->alert.id, &w.row);
 }
 
 /* After a jump of the clock nothing is old because of it. */
@@ -388,17 +395,22 @@ static void tell_given_up(const struct alert_row *row)
 
 enum error batch_alert_done(struct batch *b, struct op *op)
 {
-    struct search w = {.id = op->alert.id};
+    const struct alert_order *o = op->order;
+    struct search w = {.id = o->alert.id};
     enum error e = each_row(b->txn, seek_row, &w);
 
-    if (e != ERROR_NONE || !w.found ||
-        (!op->delivered && w.row.attempts != op->alert.attempts) ||
-        (e = delete_row(b, &w.key)) != ERROR_NONE || op->delivered)
+    if (e != ERROR_NONE || !w.found || (!o->delivered && w.row.attempts != o->alert.attempts) ||
+        (e = delete_row(b, &w.key)) != ERROR_NONE || o->delivered)
         return e;
     if (!is_moot(&b->state.time, &w.row))
-        return put_row(b, b->state.time.time_ms + op->alert_ms, op->alert.id, &w.row);
+        return put_row(b, b->state.time.time_ms + o->ms, o->alert.id, &w.row);
     tell_given_up(&w.row);
     return ERROR_NONE;
+}
+
+static int64_t bounded(int64_t ms)
+{
+    return ms < LEASE_MAX_MS ? ms : LEASE_MAX_MS;
 }
 
 static enum error see_due(void *arg, const struct view_context *c)
@@ -409,45 +421,30 @@ static enum error see_due(void *arg, const struct view_context *c)
     return each_row(c->txn, seek_row, w);
 }
 
-/* Hands the operation to the writer; *alert becomes what that took. */
-static enum error write_op(struct ledger *l, const struct policy *p, enum op_kind kind,
-                           struct ledger_alert *alert, bool delivered, int64_t ms)
-{
-    struct op *op = op_new(kind, p);
-
-    if (!op)
-        return ERROR_MEMORY;
-    if (kind == OP_ALERT_DONE)
-        op->alert = *alert;
-    op->delivered = delivered;
-    op->alert_ms = ms < LEASE_MAX_MS ? ms : LEASE_MAX_MS;
-    enum error e = writer_do(l, op);
-    if (e != ERROR_NONE)
-        return e;
-    *alert = op->alert;
-    op_free(op);
-    return ERROR_NONE;
-}
-
 enum error ledger_alert_take(struct ledger *l, const struct policy *p, int64_t lease_ms,
                              struct ledger_alert *out)
 {
     struct search w = {.by_time = true};
+    struct alert_order o = {.ms = bounded(lease_ms)};
     enum error e = ledger_verify(l);
 
     if (e == ERROR_NONE)
         e = ledger_reading(l, see_due, &w);
-    if (e != ERROR_NONE)
-        return e;
-    return w.found ? write_op(l, p, OP_ALERT_TAKE, out, false, lease_ms) : ERROR_NOT_FOUND;
+    if (e == ERROR_NONE && !w.found)
+        e = ERROR_NOT_FOUND;
+    if (e == ERROR_NONE)
+        e = ledger_order(l, p, OP_ALERT_TAKE, &o, sizeof o);
+    if (e == ERROR_NONE)
+        *out = o.alert;
+    return e;
 }
 
 enum error ledger_alert_done(struct ledger *l, const struct policy *p,
                              const struct ledger_alert *a, bool delivered, int64_t retry_ms)
 {
-    struct ledger_alert copy = *a;
+    struct alert_order o = {.alert = *a, .ms = bounded(retry_ms), .delivered = delivered};
 
-    return write_op(l, p, OP_ALERT_DONE, &copy, delivered, retry_ms);
+    return ledger_order(l, p, OP_ALERT_DONE, &o, sizeof o);
 }
 
 unsigned ledger_alerts_queued(const struct ledger *l)

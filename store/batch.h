@@ -53,6 +53,10 @@ bool alert_wanted(const struct view_context *c, int64_t store_ms);
 /* The store's time goes back: all windows are new ones, and what waits is due. */
 enum error alert_reset(struct batch *b);
 
+/* dry.c: counts what the dry runs of the view would have refused of what is admitted */
+enum error batch_dry(struct batch *b, const struct view *v, const struct verdict *verdict,
+                     int64_t day);
+
 /* reset.c */
 enum error batch_clock_reset(struct batch *b, struct op *op);
 

@@ -131,6 +131,8 @@ static enum error open_breaker(struct batch *b, const struct op *op, struct brea
     int64_t pause =
         k->open_until_ms == 0 ? first : clamp(2 * k->pause_ms, first, PAUSES_MAX * first);
     int64_t open_ms = pause;
+    bool opens = k->open_until_ms == 0;
+    enum error e = ERROR_NONE;
 
     if (s->health == HEALTH_REFUSED)
         open_ms = clamp(clamp(s->retry_after_ms, 0, RETRY_MAX_MS), pause, INT64_MAX);
@@ -140,7 +142,11 @@ static enum error open_breaker(struct batch *b, const struct op *op, struct brea
     k->probing_until_ms = 0;
     log_line(LOG_LEVEL_WARNING, "event=breaker_open model=%s seconds=%" PRId64,
              op->reservation.model, (open_ms + 999) / 1000);
-    return put_breaker(b, op->reservation.model, k);
+    if (s->health == HEALTH_REFUSED)
+        e = alert_queue(b, ALERT_UPSTREAM_REFUSED, op->reservation.model);
+    else if (opens)
+        e = alert_queue(b, ALERT_BREAKER_OPEN, op->reservation.model);
+    return e == ERROR_NONE ? put_breaker(b, op->reservation.model, k) : e;
 }
 
 static enum error count_failure(struct batch *b, const struct op *op, struct breaker *k)

@@ -107,7 +107,9 @@ static enum error write_reservation(struct batch *b, struct op *op, const struct
         (e = batch_history(b, r->day, &day)) != ERROR_NONE)
         return e;
     day->admitted++;
-    return alert_thresholds(b, op, v);
+    day->bypassed += op->demand.caller.bypass;
+    e = batch_dry(b, v, &op->answer.verdict, r->day);
+    return e == ERROR_NONE ? alert_thresholds(b, op, v) : e;
 }
 
 static void fill_reservation(const struct batch *b, const struct op *op, struct reservation *r)

@@ -187,10 +187,9 @@ struct settlement {
     uint64_t overhead_max;          /* bound of the model's extra overhead that this may set */
     bool upstream_error;            /* counted in the history */
     enum health health;
-    unsigned breaker_after; /* HEALTH_FAILED so many times in a row opens the breaker; >= 1 */
-    int64_t
-        breaker_pause_ms;   /* for so long; doubled with each probe that fails, at most x 16 */
-    int64_t retry_after_ms; /* HEALTH_REFUSED: what the API asked for; 0: it did not */
+    unsigned breaker_after;   /* HEALTH_FAILED so many times in a row opens the breaker; >= 1 */
+    int64_t breaker_pause_ms; /* for so long; each probe that fails doubles it, up to x 16 */
+    int64_t retry_after_ms;   /* HEALTH_REFUSED: what the API asked for; 0: it did not */
 };
 
 /*

@@ -4,7 +4,9 @@
  *   view.c    one request against the rows: what is counted, where, and the verdict
  *   batch.c   one write transaction over the operations that wait; with it (store/batch.h)
  *             charge.c (reserve, settle), upkeep.c (history, board, ended rows, period keys),
- *             alert.c (what the owner is told) and reset.c (clock reset)
+ *             reset.c (clock reset), keys.c (keys that the owner issued), forgive.c (a
+ *             subject's quota given back), breaker.c (models that fail) and alert.c (what the
+ *             owner is told)
  *   writer.c  the one thread that writes, and its queue
  *   report.c  figures for the owner; dry.c those of dry runs
  */
@@ -45,11 +47,15 @@ struct reader {
 enum op_kind {
     OP_RESERVE,
     OP_SETTLE,
-    OP_PAUSE,
+    OP_PAUSE, /* order: bool */
     OP_MAINTAIN,
     OP_CLOCK_RESET,
-    OP_ALERT_TAKE,
-    OP_ALERT_DONE
+    OP_KEY_ADD,       /* order: struct key_order */
+    OP_KEY_REVOKE,    /* order: char name[LIMIT_NAME_MAX] */
+    OP_FORGIVE,       /* order: struct forgive_order */
+    OP_FORGIVE_MODEL, /* order: char alias[LEDGER_MODEL_MAX] */
+    OP_ALERT_TAKE,    /* order: struct alert_order */
+    OP_ALERT_DONE     /* order: struct alert_order */
 };
 
 /*
@@ -75,10 +81,7 @@ struct op {
     struct answer answer;
     struct reservation reservation;
     struct settlement settlement;
-    bool paused;
-    struct ledger_alert alert;
-    int64_t alert_ms; /* OP_ALERT_*: for so long nobody gets it */
-    bool delivered;
+    void *order; /* what an order of the owner is about, by its kind; freed with the op */
 };
 
 /* The queue and its thread. */

@@ -12,6 +12,8 @@
 #define TAG_STATE    'T'
 #define TAG_OVERHEAD 'O'
 #define TAG_ALERT    'A'
+#define TAG_BREAKER  'B'
+#define TAG_ISSUED   'K'
 
 static const uint8_t magic[8] = {'p', 'e', 'n', 'n', 'y', 'g', 'a', 't'};
 
@@ -788,6 +790,8 @@ static bool meta_ok(const struct kv_slice *key, const struct kv_slice *v)
     struct overhead overhead;
     struct alert_reason reason;
     struct alert_flag flag;
+    struct breaker breaker;
+    struct ledger_key issued;
 
     if (key->n < 2)
         return false;
@@ -802,6 +806,10 @@ static bool meta_ok(const struct kv_slice *key, const struct kv_slice *v)
         return record_overhead_read(v, &overhead);
     case TAG_ALERT:
         return key_alert_reason(key, &reason) && record_alert_flag_read(v, &flag);
+    case TAG_BREAKER:
+        return key->n > 2 && key->n < 2 + LEDGER_MODEL_MAX && record_breaker_read(v, &breaker);
+    case TAG_ISSUED:
+        return key_is_issued(key) && record_issued_read(v, &issued);
     default:
         return false;
     }
@@ -814,6 +822,9 @@ bool record_row_ok(const void *key, size_t nkey, const void *value, size_t nvalu
     struct amounts amounts;
     struct hold hold;
     struct alert_row alert;
+    char limit[LIMIT_NAME_MAX];
+    int64_t at;
+    uint64_t count;
 
     if (nkey < 1)
         return false;

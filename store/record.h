@@ -7,13 +7,15 @@
  * Tables are key prefixes. Rows that expire begin, after the table's byte, with the instant at
  * which they do, so that ended ones lie in front.
  *
- *   1 meta          tag, name                        state, schema, zone, model overheads, what
- *                                                    alerts have been queued for
+ *   1 meta          tag, name                        state, schema, zone; models' overheads
+ *                                                    and breakers; keys by their tokens' hash;
+ *                                                    what alerts have been queued for
  *   2 history       civil day                        one record a day
  *   3 day           end_ms, subject, hash            calendar-day counters (kept `retention`)
  *   4 counter       end_ms, window, subject, hash    all other counters
  *   5 reservation   deadline (boot time), id         what is under way
  *   6 alert         due_ms, id                       what the owner is to be told
+ *   7 dry           civil day, limit name            what a dry run would have refused
  */
 #ifndef STORE_RECORD_H
 #define STORE_RECORD_H
@@ -37,7 +39,8 @@ enum table {
     TABLE_COUNTER = 4,
     TABLE_RESERVATION = 5,
     TABLE_ALERT = 6,
-    TABLE_END = 7
+    TABLE_DRY = 7,
+    TABLE_END = 8
 };
 
 struct row_key {

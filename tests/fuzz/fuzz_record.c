@@ -116,6 +116,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     CHECK_WRITTEN(&value, overhead, record_overhead, record_overhead_read);
     CHECK_WRITTEN(&value, alert_flag, record_alert_flag, record_alert_flag_read);
     CHECK_WRITTEN(&value, alert_row, record_alert, record_alert_read);
+    CHECK_WRITTEN(&value, breaker, record_breaker, record_breaker_read);
+    CHECK_WRITTEN(&value, ledger_key, record_issued, record_issued_read);
+    check_issued(&value);
     CHECK_WRITTEN(&value, hold, record_hold, record_hold_read);
     check_hold(&value);
     return 0;

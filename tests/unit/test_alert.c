@@ -363,6 +363,62 @@ static void bound_exceeded_is_told_once_per_model_and_day(void **state)
     assert_string_equal(deliver_all(f), "");
 }
 
+/* A call with an end that says something of the API; its breaker opens after two failures. */
+static void call(struct fixture *f, enum health health)
+{
+    struct reservation r = reserve(f);
+    struct settlement s = {
+        .kind = SETTLE_NOTHING, .health = health, .breaker_after = 2, .breaker_pause_ms = 1000};
+
+    assert_int_equal(ledger_settle(f->ledger, &r, &s, true), ERROR_NONE);
+}
+
+/* F46: the owner hears of it, and not with every probe of the open breaker. */
+static void f46_an_api_that_refuses_us_is_told_once_per_model_and_day(void **state)
+{
+    struct fixture *f = with_thresholds(state, 80, 0);
+
+    call(f, HEALTH_REFUSED);
+    assert_string_equal(deliver_all(f), "upstream_refused demo");
+    for (int i = 0; i < 3; i++) {
+        pass(HOUR_MS);
+        call(f, HEALTH_REFUSED);
+    }
+    pass(HOUR_MS);
+    call(f, HEALTH_GOOD);
+    call(f, HEALTH_REFUSED);
+    assert_string_equal(deliver_all(f), "");
+    snprintf(f->demand.model, sizeof f->demand.model, "other");
+    call(f, HEALTH_REFUSED);
+    assert_string_equal(deliver_all(f), "upstream_refused other");
+    pass(DAY_MS);
+    call(f, HEALTH_REFUSED);
+    assert_string_equal(deliver_all(f), "upstream_refused other");
+}
+
+static void a_breaker_is_told_of_once_per_opening(void **state)
+{
+    struct fixture *f = with_thresholds(state, 80, 0);
+
+    call(f, HEALTH_FAILED);
+    assert_string_equal(deliver_all(f), "");
+    call(f, HEALTH_FAILED);
+    assert_string_equal(deliver_all(f), "breaker_open demo");
+    pass(HOUR_MS);
+    call(f, HEALTH_FAILED); /* the probe: it stays open */
+    assert_string_equal(deliver_all(f), "");
+    pass(HOUR_MS);
+    call(f, HEALTH_GOOD);
+    call(f, HEALTH_FAILED);
+    call(f, HEALTH_FAILED);
+    assert_string_equal(deliver_all(f), "breaker_open demo");
+    f->policy.n_alert_at = 0;
+    pass(HOUR_MS);
+    call(f, HEALTH_GOOD);
+    call(f, HEALTH_REFUSED);
+    assert_string_equal(deliver_all(f), "");
+}
+
 /* ---- the queue ---- */
 
 static struct fixture *with_one_alert(void **state)
@@ -610,6 +666,8 @@ int main(void)
         T(a_lower_threshold_that_is_new_says_nothing_new),
         T(a_refusal_tells_and_writes_nothing),
         T(bound_exceeded_is_told_once_per_model_and_day),
+        T(f46_an_api_that_refuses_us_is_told_once_per_model_and_day),
+        T(a_breaker_is_told_of_once_per_opening),
         T(nobody_else_gets_it_while_it_is_being_delivered),
         T(what_was_not_delivered_is_due_again_after_a_while),
         T(a_late_failure_does_not_take_it_from_another),
