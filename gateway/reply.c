@@ -8,6 +8,7 @@
 #include <inttypes.h>
 #include <string.h>
 
+#include "gateway/figures.h"
 #include "gateway/sink.h"
 
 /* -- headers -- */
@@ -196,10 +197,18 @@ static void error_body(struct sink *s, const struct reply *r, const void *what)
     sink_text(s, "\n");
 }
 
+void reply_count(struct reply *r, enum code code)
+{
+    if (!r->counted)
+        figures_count(r->ledger, code);
+    r->counted = r->counted || code != CODE_NONE;
+}
+
 bool reply_error(struct reply *r, const struct reply_error *e, const struct answer *rates)
 {
     const struct code_entry *c = code_entry(e->code);
     struct sink s;
+    reply_count(r, e->code);
     sink_init(&s, r->x);
     put_head(&s, r, c->status, c->reason);
     if (e->allow != NULL)
@@ -442,6 +451,7 @@ bool reply_stream_usage(struct reply *r, const struct usage *u)
 bool reply_stream_error(struct reply *r, enum code code)
 {
     struct sink s;
+    reply_count(r, code);
     sink_init(&s, r->x);
     sink_text(&s, "data: ");
     put_error_object(&s, code_entry(code), NULL, NULL);

@@ -23,7 +23,9 @@ struct reply {
     const char *model;           /* alias */
     bool head;                   /* HEAD: no body */
     const struct access *access; /* for CORS; NULL: no page is told anything */
-    const char *cookie; /* Set-Cookie's value, on what is answered from now on; or NULL */
+    const char *cookie;    /* Set-Cookie's value, on what is answered from now on; or NULL */
+    struct ledger *ledger; /* where an error is counted before it is told; or NULL */
+    bool counted;
 };
 
 struct reply_error {
@@ -36,6 +38,10 @@ struct reply_error {
     const char *allow;  /* 405: the Allow header */
     bool bearer;        /* 401: a key would help */
 };
+
+/* Counts an error that is told to nobody, once a request: what is told is counted before it is,
+ * because a CGI process may be killed as soon as its caller has the answer. */
+void reply_count(struct reply *r, enum code code);
 
 /* A whole error answer with status, headers and body. `rates`, here and below: the answer whose
  * standings, the caller's own limits of calls, are told in the rate headers; NULL: none. */

@@ -25,8 +25,9 @@
 #include "platform/random.h"
 
 #define ID_BYTES    12
-#define STOPPING_MS 1000 /* told while the process leaves: another is there by then */
-#define RECORDER_MS 1000 /* for transcripts that still wait when the ledger has closed */
+#define STOPPING_MS 1000  /* told while the process leaves: another is there by then */
+#define MENDING_MS  60000 /* told while the configuration has faults: its owner has to mend it */
+#define RECORDER_MS 1000  /* for transcripts that still wait when the ledger has closed */
 
 struct service {
     struct site *site;
@@ -141,33 +142,6 @@ static void make_reply(struct reply *r, struct exchange *x)
     }
 }
 
-/* What is counted live for each code that is not an answer. */
-static void count(struct ledger *l, enum code code)
-{
-    static const uint8_t figures[CODES] = {
-        [CODE_UNAUTHORIZED] = FIGURE_DENIED,
-        [CODE_FORBIDDEN_ORIGIN] = FIGURE_DENIED,
-        [CODE_TOO_LONG] = FIGURE_TOO_LONG,
-        [CODE_BUSY] = FIGURE_BUSY,
-        [CODE_PAUSED] = FIGURE_PAUSED,
-        [CODE_METER] = FIGURE_METER,
-        [CODE_CLOCK] = FIGURE_METER,
-        [CODE_CONFIGURATION] = FIGURE_METER,
-        [CODE_UPSTREAM_PAUSED] = FIGURE_BREAKER,
-    };
-    enum figure f = (enum figure)figures[code];
-
-    if (l == NULL || code == CODE_NONE || code == CODE_STOPPING)
-        return;
-    if (code >= CODE_CONCURRENT_LIMIT && code <= CODE_BYPASS_LIMIT)
-        f = (enum figure)(FIGURE_REFUSED + (int)(code - CODE_CONCURRENT_LIMIT));
-    else if (code >= CODE_UPSTREAM_REFUSED)
-        f = FIGURE_UPSTREAM;
-    else if (figures[code] == 0) /* FIGURE_REFUSED, of which only the codes above are */
-        f = FIGURE_INVALID;
-    ledger_figure(l, f);
-}
-
 static void write_line(const struct reply *r, const struct chat_log *log, int64_t ms)
 {
     log_line(LOG_LEVEL_INFO,
@@ -209,6 +183,13 @@ static enum code list_models(struct service *s, const struct site_use *use, stru
     return CODE_NONE;
 }
 
+static int64_t wait_of(enum code code)
+{
+    if (code == CODE_CONFIGURATION)
+        return MENDING_MS;
+    return code == CODE_STOPPING ? STOPPING_MS : 0;
+}
+
 static void answer(struct service *s, const struct site_use *use, struct reply *reply,
                    struct chat_log *log)
 {
@@ -227,7 +208,7 @@ static void answer(struct service *s, const struct site_use *use, struct reply *
                     &(struct reply_error){
                         .code = log->code,
                         .allow = route == ROUTE_METHOD ? allow : NULL,
-                        .wait_ms = log->code == CODE_STOPPING ? STOPPING_MS : 0,
+                        .wait_ms = wait_of(log->code),
                     },
                     NULL);
     else if (route == ROUTE_OPTIONS)
@@ -253,8 +234,9 @@ void service_handle(struct service *s, struct exchange *x)
     site_enter(s->site, &use);
     access_of(x, use.config, &access);
     reply.access = &access;
+    reply.ledger = use.ledger;
     answer(s, &use, &reply, &log);
-    count(use.ledger, log.code);
+    reply_count(&reply, log.code);
     alerter_note(s->alerter, &use, log.code);
     write_line(&reply, &log, clock_monotonic_ms() - start);
     site_leave(s->site, &use);

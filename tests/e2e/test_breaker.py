@@ -33,6 +33,7 @@ def test_f46_an_api_that_refuses_us_is_not_asked_again(gate, model, mode, settin
         assert wait - 20 <= int(answer.header("Retry-After")) <= wait
         assert (answer.header("x-should-retry") == "false") == (wait > 80)
     assert model.stats()["started"] == 1
+    until(lambda: server.site.day()["breaker"] == 3, 5, "the figures, which CGI counts after its answer")
     day = server.site.settled()
     assert (day["admitted"], day["given_back"], day["breaker"]) == (1, 1, 3)
     assert server.get("/status").json["limits"][0]["remaining"] == 5, "nobody paid"

@@ -1,0 +1,11 @@
+/* Which live figure (store/ledger.h) each code that is not an answer is counted as. */
+#ifndef GATEWAY_FIGURES_H
+#define GATEWAY_FIGURES_H
+
+#include "gateway/code.h"
+#include "store/ledger.h"
+
+/* Counts it. Nothing without a ledger, and nothing for CODE_NONE and CODE_STOPPING. */
+void figures_count(struct ledger *l, enum code code);
+
+#endif
