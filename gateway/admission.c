@@ -5,8 +5,9 @@
 #include <string.h>
 
 /* Told while paused: the owner can always act, but not every second. */
-#define PAUSED_MS      60000
-#define SECONDS_OF_DAY 86400
+#define PAUSED_MS        60000
+#define SECONDS_OF_DAY   86400
+#define ADMISSION_NO_KEY "This key is not, or no longer, one of this site's."
 
 static bool refuse(struct reply_error *no, enum code code)
 {
@@ -85,7 +86,8 @@ bool admission_decided(struct admission *a, enum error e, struct reply_error *no
         *no = (struct reply_error){.code = CODE_PAUSED, .wait_ms = PAUSED_MS};
         return false;
     case DECISION_NO_KEY:
-        *no = (struct reply_error){.code = CODE_UNAUTHORIZED, .bearer = true};
+        *no = (struct reply_error){
+            .code = CODE_UNAUTHORIZED, .bearer = true, .detail = ADMISSION_NO_KEY};
         return false;
     case DECISION_BREAKER:
         *no = (struct reply_error){.code = CODE_UPSTREAM_PAUSED, .wait_ms = answer->wait_ms};
@@ -122,6 +124,7 @@ bool admission_known(struct admission *a, struct reply_error *no)
 void admission_choose(struct admission *a, const char *alias)
 {
     a->model = config_model(a->config, alias);
+    a->demand.unpriced = !a->model->price.known;
     snprintf(a->demand.model, sizeof(a->demand.model), "%s", a->model->alias);
 }
 

@@ -86,6 +86,13 @@ static void flow(size_t *column, size_t blanks, const char *key, const char *val
     *column += n;
 }
 
+/* A price that is not written is not 0. */
+static bool is_unpriced(const struct option *o, const void *base)
+{
+    return o->section == SECTION_MODEL && o->kind == OPTION_MONEY && o->fallback == NULL &&
+           !((const struct config_model *)base)->price.known;
+}
+
 static void show_option(const struct option *o, const void *base, size_t *column)
 {
     unsigned entries = config_option_lists(o) ? config_list_entries(o, base) : 0;
@@ -95,7 +102,9 @@ static void show_option(const struct option *o, const void *base, size_t *column
     for (unsigned i = 0; i < entries; i++)
         flow(column, i == 0 ? 2 : 1, i == 0 ? key : "", config_list_entry(o, base, i, value),
              i + 1 < entries ? "," : "}");
-    if (entries == 0 && config_value_text(o, base, value)[0] != '\0')
+    if (is_unpriced(o, base))
+        flow(column, 2, key, "unknown", "");
+    else if (entries == 0 && config_value_text(o, base, value)[0] != '\0')
         flow(column, 2, key, value, "");
 }
 
@@ -307,6 +316,8 @@ static enum error show_state(const struct config *c, struct ledger *l)
            s.open_streams, s.open_streams == 1 ? "" : "s", s.paused ? ", paused" : "");
     if (s.usage.used_bytes - s.usage.free_bytes > s.usage.map_bytes / 4 * 3)
         wrapped("note", "the store is more than three quarters full: raise store-size");
+    if (s.paused)
+        wrapped("note", "the site is paused: nobody is admitted until pennygate resume");
     if (s.store_ms > s.clock_ms + 1000)
         printf("%*sits time is %s ahead of the clock (see pennygate clock)\n", INDENT, "",
                config_value_duration((uint64_t)(s.store_ms - s.clock_ms) / 1000 * 1000, text));

@@ -98,6 +98,29 @@ static enum error make_token(char out[TOKEN_SIZE])
     return e;
 }
 
+/* A limit that could not be counted, or that not even one letter would fit into. */
+static int check_limits(const struct config *c, const struct ledger_key *k)
+{
+    for (unsigned i = 0; i < k->n_limits * c->n_models; i++) {
+        const struct limit *l = &k->limits[i / c->n_models];
+        const struct config_model *m = &c->models[i % c->n_models];
+        char needs[CONFIG_VALUE_MAX];
+        struct amounts least;
+
+        if (l->unit != UNIT_COST && l->unit != UNIT_TOKENS)
+            continue;
+        if (l->unit == UNIT_COST && !m->price.known)
+            return cli_fail("model %s has no price, so a limit of cost cannot be counted",
+                            m->alias);
+        config_smallest(m, &least);
+        if (l->max > 0 && least.of[l->unit] > l->max)
+            return cli_fail("the smallest request to model %s reserves %s: with less than "
+                            "that the key could never be used",
+                            m->alias, config_value_amount(l->unit, least.of[l->unit], needs));
+    }
+    return CLI_OK;
+}
+
 static enum error issue(struct ledger *l, const struct policy *p, const char *token,
                         const struct ledger_key *k)
 {
@@ -162,6 +185,9 @@ static int add(struct cli *cli)
     status = cli_open(cli, NULL, &c, &l);
     if (status != CLI_OK)
         return status;
+    status = check_limits(c, &k);
+    if (status != CLI_OK)
+        return status;
     p = config_policy(c, false);
     e = make_token(token);
     if (e == ERROR_NONE)
@@ -206,6 +232,26 @@ static void print_limit(const struct limit *l)
            config_value_amount(l->unit, l->max, max));
 }
 
+/* What its limits of calls, its own or the configuration's, leave it now. */
+static void print_left(struct ledger *l, const struct policy *p, const struct ledger_key *k)
+{
+    struct demand d = {.caller.has_key = true};
+    struct answer a;
+
+    memcpy(d.caller.key_hash, k->hash, sizeof k->hash);
+    if (ledger_check(l, p, &d, &a) != ERROR_NONE)
+        return;
+    for (unsigned i = 0; i < a.verdict.n_standings; i++) {
+        const struct standing *s = &a.verdict.standings[i];
+        char window[CONFIG_VALUE_MAX], max[CONFIG_VALUE_MAX];
+
+        if (s->limit.subject == SUBJECT_KEY)
+            printf("%*s%" PRIu64 " of %s calls left, per %s\n", 33, "", s->remaining,
+                   config_value_amount(UNIT_CALLS, s->limit.max, max),
+                   config_value_text(limit_option("window"), &s->limit, window));
+    }
+}
+
 static void print_key(const struct ledger_key *k)
 {
     int year, month, day;
@@ -238,17 +284,20 @@ static void print_json(const struct ledger_key *k, bool first)
     printf("]}");
 }
 
-static void print_list(const struct list *l, bool json)
+static void print_list(const struct list *l, bool json, struct ledger *ledger,
+                       const struct policy *p)
 {
     if (json)
         printf("{\n  \"keys\": [");
     else if (l->n > 0)
         printf("%-31s  %-10s  %s\n", "key", "made", "limits of its own");
     for (unsigned i = 0; i < l->n; i++) {
-        if (json)
+        if (json) {
             print_json(&l->key[i], i == 0);
-        else
+        } else {
             print_key(&l->key[i]);
+            print_left(ledger, p, &l->key[i]);
+        }
     }
     if (json)
         printf("\n  ]\n}\n");
@@ -260,6 +309,7 @@ static int list(struct cli *cli)
 {
     struct config *c;
     struct ledger *l;
+    struct policy p;
     struct list *all;
     int status = cli_open(cli, NULL, &c, &l);
     enum error e;
@@ -273,7 +323,8 @@ static int list(struct cli *cli)
         return cli_store_failed(c, e);
     }
     qsort(all->key, all->n, sizeof all->key[0], by_name);
-    print_list(all, cli->json);
+    p = config_policy(c, false);
+    print_list(all, cli->json, l, &p);
     free(all);
     return CLI_OK;
 }

@@ -120,6 +120,8 @@ enum code code_of_error(enum error e)
     switch (e) {
     case ERROR_CLOCK:
         return CODE_CLOCK;
+    case ERROR_PRICE:
+        return CODE_CONFIGURATION;
     case ERROR_BUSY:
         return CODE_BUSY;
     case ERROR_STOPPING:

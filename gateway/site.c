@@ -275,8 +275,9 @@ void site_leave(struct site *s, struct site_use *use)
 static bool passes(enum error e)
 {
     static const enum error passing[] = {
-        ERROR_MEMORY,    ERROR_CLOCK,           ERROR_BUSY, ERROR_STOPPING, ERROR_STORE_FULL,
-        ERROR_TOO_LARGE, ERROR_TOO_MANY_WINDOWS};
+        ERROR_MEMORY,           ERROR_CLOCK,      ERROR_BUSY,
+        ERROR_STOPPING,         ERROR_STORE_FULL, ERROR_TOO_LARGE,
+        ERROR_TOO_MANY_WINDOWS, ERROR_PRICE};
 
     for (size_t i = 0; i < sizeof(passing) / sizeof(passing[0]); i++) {
         if (e == passing[i])

@@ -29,6 +29,7 @@ static const char *const texts[] = {
     [ERROR_OWNER] =
         "the store or its run directory belongs to another user or is open to others",
     [ERROR_TOO_MANY_WINDOWS] = "too many distinct windows",
+    [ERROR_PRICE] = "a limit counts cost, but the model has no price",
     [ERROR_BUSY] = "busy",
     [ERROR_STOPPING] = "stopping",
     [ERROR_UNSUPPORTED] = "the file system cannot lock or map",

@@ -40,6 +40,7 @@ enum error {
     ERROR_RUN_MISSING,       /* the run directory, or a file in it, is not there */
     ERROR_OWNER,             /* store or run directory of another user, or open to others */
     ERROR_TOO_MANY_WINDOWS,  /* more distinct windows than PERIOD_WINDOWS */
+    ERROR_PRICE,             /* a limit counts cost, and the model has no price */
     ERROR_BUSY,              /* the writer did not answer in time */
     ERROR_STOPPING,          /* the process is leaving */
     ERROR_UNSUPPORTED,       /* the file system cannot lock or map */

@@ -40,6 +40,7 @@ static enum error visit_key(void *arg, struct kv_cursor *c, const struct kv_slic
         return ERROR_NOT_FOUND;
     if (!record_issued_read(value, &k))
         return ERROR_STORE_INVALID;
+    memcpy(k.hash, (const uint8_t *)key->data + key->n - KEY_HASH, KEY_HASH);
     return w->visit(w->arg, c, &k);
 }
 

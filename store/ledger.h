@@ -131,6 +131,7 @@ struct demand {
     struct amounts weights; /* worst case; of[UNIT_CALLS] is 1 */
     uint64_t tokens_in;     /* the parts of weights.of[UNIT_TOKENS], for the sanity bound */
     uint64_t tokens_out;
+    bool unpriced;   /* the model has no price: ERROR_PRICE if a limit counts cost */
     int64_t hold_ms; /* at the latest then the reservation ends by itself, unsettled */
     char model[LEDGER_MODEL_MAX];
     struct hashes hashes;
@@ -256,6 +257,7 @@ struct ledger_key {
     char name[LIMIT_NAME_MAX]; /* of letters, digits, '-', '_' */
     int64_t created_s;
     uint8_t id[16]; /* the subject: random, so that a name used again is somebody else */
+    uint8_t hash[KEY_HASH]; /* what it is found by; told by ledger_keys alone */
     unsigned n_limits;
     struct limit limits[KEY_LIMITS_MAX]; /* their subject is SUBJECT_KEY */
 };

@@ -293,6 +293,16 @@ static void answer_from_verdict(const struct view_context *c, struct answer *out
             storetime_wait_ms(t, c->now, out->verdict.standings[i].more_ms);
 }
 
+/* What cannot be priced cannot be counted. A configuration with such a limit does not get so far,
+ * but a key can have one of its own. */
+static bool lacks_price(const struct view *v, const struct demand *d)
+{
+    for (unsigned i = 0; i < v->n_limits && d->unpriced; i++)
+        if (v->limits[i].unit == UNIT_COST && (v->present & 1U << v->limits[i].subject))
+            return true;
+    return false;
+}
+
 enum error view_decide(const struct view_context *c, const struct policy *p,
                        const struct demand *d, struct answer *out)
 {
@@ -312,6 +322,8 @@ enum error view_decide(const struct view_context *c, const struct policy *p,
         out->decision = v->no_key ? DECISION_NO_KEY : DECISION_PAUSED;
         return ERROR_NONE;
     }
+    if (lacks_price(v, d))
+        return ERROR_PRICE;
     if (live.wanted) {
         enum error e = view_holds(c, count_live, &live);
         if (e != ERROR_NONE)

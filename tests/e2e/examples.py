@@ -29,7 +29,7 @@ def fill(place, name):
         bypass.write_text("a-secret-of-the-owners-0123456789\n", encoding="ascii")
         bypass.chmod(0o600)
         place.own(bypass)
-        text = text.replace("/etc/pennygate/bypass", str(bypass))
+        text = text.replace("# bypass {", "bypass {").replace("/etc/pennygate/bypass", str(bypass))
     place.write(text + TAIL.format(
         socket=place.socket, group=f" socket-group = '{GROUP}'" if GROUP else ""))
     return place

@@ -124,6 +124,7 @@ static void test_errors_fail_closed(void **state)
         const struct code_entry *c = code_entry(code_of_error((enum error)e));
         const char *name = e == ERROR_CLOCK      ? "clock"
                            : e == ERROR_BUSY     ? "busy"
+                           : e == ERROR_PRICE    ? "configuration"
                            : e == ERROR_STOPPING ? "stopping"
                                                  : "meter_unavailable";
         assert_int_equal(c->status, 503);
