@@ -285,12 +285,14 @@ static void sooner(int64_t *deadline_ms, const char **reason, int64_t at_ms, con
     *reason = text;
 }
 
+static const char too_long[] = "the answer took too long";
+
 int64_t call_deadline(const struct call *c, const char **reason)
 {
     const struct call_request *r = &c->request;
     int64_t deadline_ms = c->start_ms + r->total_timeout_ms;
 
-    *reason = "the answer took too long";
+    *reason = too_long;
     if (!c->sent)
         sooner(&deadline_ms, reason, c->start_ms + r->connect_timeout_ms,
                "no connection in time");
@@ -381,6 +383,11 @@ bool call_was_sent(const struct call *c)
 const char *call_reason(const struct call *c)
 {
     return c->reason;
+}
+
+bool call_lasted(const struct call *c)
+{
+    return c->reason == too_long;
 }
 
 static void ask_to_end(struct call *c)

@@ -16,18 +16,15 @@
 #include "platform/mac.h"
 #include "store/transcript.h"
 
-#define HTTP_OK         200
-#define TYPE_PLAIN      "application/json"
-#define READ_SIZE       4096  /* on a worker's small stack */
-#define WAIT_MS         60000 /* the call has clocks of its own: this only bounds one wait */
-#define DRAIN_MS        200   /* for the last bytes after the end: the connection stays warm */
-#define ERROR_WAIT_MS   1000  /* for an error's body, which mostly comes with its header */
-#define ANSWER_FIRST    8192  /* room for a plain answer at first; it doubles */
-#define REFUSED_WAIT_MS 60000 /* told where the provider does not say how long */
-/* A key or a bill needs the owner; a longer wait helps nobody. */
-#define REFUSED_MAX_MS 3600000LL
-#define FIXED_HEADERS  3
-#define TEXT_MAX       TRANSCRIPT_MAX /* kept of an answer's text: no more is written */
+#define HTTP_OK       200
+#define TYPE_PLAIN    "application/json"
+#define READ_SIZE     4096  /* on a worker's small stack */
+#define WAIT_MS       60000 /* the call has clocks of its own: this only bounds one wait */
+#define DRAIN_MS      200   /* for the last bytes after the end: the connection stays warm */
+#define ERROR_WAIT_MS 1000  /* for an error's body, which mostly comes with its header */
+#define ANSWER_FIRST  8192  /* room for a plain answer at first; it doubles */
+#define FIXED_HEADERS 3
+#define TEXT_MAX      TRANSCRIPT_MAX /* kept of an answer's text: no more is written */
 
 struct relay {
     const struct relay_job *job;
@@ -39,7 +36,7 @@ struct relay {
     struct diagnosis why; /* for the owner, if the upstream is to blame */
     int64_t wait_ms;      /* for Retry-After */
     bool refused;         /* the API refuses us */
-    bool innocent;        /* it has answered, and this request may have been at fault */
+    bool innocent;        /* it has answered, and this caller may have been at fault */
     int64_t start_ms, first_ms, last_ms;
     /* of a stream */
     bool started; /* the header has been sent: trouble is an event now */
@@ -85,6 +82,7 @@ static void fail_end(struct relay *r, enum call_end end)
     };
 
     r->why.reason = call_reason(r->call);
+    r->innocent = r->spoken && end == CALL_TIMEOUT && call_lasted(r->call);
     if (end == CALL_GONE)
         leave(r);
     else
@@ -97,14 +95,14 @@ static bool is_about_us(int status)
     return status == 401 || status == 402 || status == 403 || status == 429;
 }
 
-/* Its wait is the provider's if it says one; a key or a bill needs the owner first. */
-static int64_t refused_wait(const struct relay *r, int status)
+/* As long as the breaker, which opens now, will tell the others to wait (store/breaker.c). */
+static int64_t refused_wait(const struct relay *r)
 {
-    int64_t seconds = call_retry_after(r->call);
+    int64_t asked = call_retry_after(r->call) * 1000, pause = r->job->model->breaker_pause_ms;
 
-    if (seconds >= 0)
-        return seconds < REFUSED_MAX_MS / 1000 ? seconds * 1000 : REFUSED_MAX_MS;
-    return status == 429 ? REFUSED_WAIT_MS : REFUSED_MAX_MS;
+    if (asked > LEDGER_RETRY_MAX_MS)
+        asked = LEDGER_RETRY_MAX_MS;
+    return asked > pause ? asked : pause;
 }
 
 /*
@@ -117,10 +115,11 @@ static bool is_never_billed(int status)
     return status == 401 || status == 402 || status == 404 || status == 405 || status == 429;
 }
 
-/* Statuses that the request itself can have caused: they say nothing of the API's health. */
+/* Statuses that the request itself can have caused, 403 by what a filter stops: they say nothing
+ * of the API's health. */
 static bool is_callers_fault(int status)
 {
-    return status >= 400 && status < 500 && !is_about_us(status) && !is_never_billed(status);
+    return status >= 400 && status < 500 && !is_never_billed(status);
 }
 
 /* Reads what comes of the error's body in time, for the code in it and nothing else. */
@@ -151,14 +150,14 @@ static void fail_status(struct relay *r, int status)
         fail(r, CODE_UPSTREAM_ERROR, kind);
         return;
     }
-    r->wait_ms = refused_wait(r, status);
+    r->wait_ms = refused_wait(r);
     fail(r, CODE_UPSTREAM_REFUSED, kind);
 }
 
 /* The provider reports an error inside a 200. */
 static void fail_part(struct relay *r, const struct part *p)
 {
-    r->wait_ms = p->refused ? REFUSED_WAIT_MS : 0;
+    r->wait_ms = p->refused ? refused_wait(r) : 0;
     r->refused = p->refused;
     memcpy(r->why.code, p->code, sizeof(p->code));
     fail(r, p->refused ? CODE_UPSTREAM_REFUSED : CODE_UPSTREAM_ERROR, SETTLE_UNKNOWN);

@@ -91,6 +91,9 @@ bool call_was_sent(const struct call *c);
  * request or the answer; "" if there is nothing to say. Static storage. After the end. */
 const char *call_reason(const struct call *c);
 
+/* Whether its total time ran out: a caller who reads slowly can cause that. After the end. */
+bool call_lasted(const struct call *c);
+
 void call_abort(struct call *c);
 /* Aborts if it is running, waits until the transfer thread has let go of it (milliseconds). */
 void call_free(struct call *c);

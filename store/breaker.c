@@ -14,10 +14,9 @@
 #include "platform/log.h"
 #include "store/batch.h"
 
-#define PAUSES_MAX    16              /* it opens at most so many times as long as at first */
-#define RETRY_MAX_MS  (3600LL * 1000) /* an API that asks for more is tried after an hour */
-#define PAUSE_MAX_MS  (24 * RETRY_MAX_MS) /* bounds the arithmetic; options allow less */
-#define PROBE_WAIT_MS 2000                /* nobody can know when the probe has its answer */
+#define PAUSES_MAX    16 /* it opens at most so many times as long as at first */
+#define PAUSE_MAX_MS  (24 * LEDGER_RETRY_MAX_MS) /* bounds the arithmetic; options allow less */
+#define PROBE_WAIT_MS 2000 /* nobody can know when the probe has its answer */
 
 /* Reads the row; all zero if there is none or it is of another boot. */
 static enum error read_breaker(struct kv_txn *t, const char *model, const struct clock_now *now,
@@ -135,7 +134,7 @@ static enum error open_breaker(struct batch *b, const struct op *op, struct brea
     enum error e = ERROR_NONE;
 
     if (s->health == HEALTH_REFUSED)
-        open_ms = clamp(clamp(s->retry_after_ms, 0, RETRY_MAX_MS), pause, INT64_MAX);
+        open_ms = clamp(clamp(s->retry_after_ms, 0, LEDGER_RETRY_MAX_MS), pause, INT64_MAX);
     k->pause_ms = pause;
     k->open_until_ms = b->now.boot_ms + open_ms;
     k->probe_id = 0;

@@ -192,6 +192,8 @@ struct settlement {
     int64_t breaker_pause_ms; /* for so long; each probe that fails doubles it, up to x 16 */
     int64_t retry_after_ms;   /* HEALTH_REFUSED: what the API asked for; 0: it did not */
 };
+/* An API that asks to be left alone for longer is tried after an hour. */
+#define LEDGER_RETRY_MAX_MS (3600LL * 1000)
 
 /*
  * ERROR_NONE with *out filled, or an error: then nothing is admitted. A DECISION_ADMITTED from
