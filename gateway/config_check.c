@@ -6,6 +6,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
+#include <strings.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -14,12 +15,16 @@
 #include "gateway/config_options.h"
 #include "gateway/config_value.h"
 
-#define LINE_MAX_BYTES 256
+#define LINE_MAX_BYTES 320 /* longest: a path of 100 bytes, or two names, and some advice */
 #define DAY_SECONDS    86400U
+#define BUDGET_LEAST   10 /* of the largest requests: what a budget should hold */
 
 /* Below $0.001 per million somebody has written the price of one token. The cheapest known
  * model costs ten times that. */
 #define PRICE_MIN_NANO 1000000U
+
+#define PLAIN "http://"
+#define LOCAL "localhost"
 
 struct findings {
     void (*tell)(void *arg, const char *line);
@@ -182,7 +187,7 @@ uint64_t config_day_nano(const struct config *c)
 
 static void check_ceiling(const struct config *c, struct findings *f)
 {
-    const struct limit *dry = NULL;
+    const struct limit *dry = NULL, *brief = NULL;
 
     if (c->site_ceiling_none)
         return;
@@ -191,13 +196,21 @@ static void check_ceiling(const struct config *c, struct findings *f)
         bool only_dry = l.dry_run;
 
         l.dry_run = false;
-        if (!bounds_site(&l) || window_seconds(l.window) < DAY_SECONDS)
+        if (!bounds_site(&l))
             continue;
-        if (!only_dry)
+        if (window_seconds(l.window) < DAY_SECONDS)
+            brief = only_dry ? brief : &c->limits[i];
+        else if (!only_dry)
             return;
-        dry = &c->limits[i];
+        else
+            dry = &c->limits[i];
     }
-    if (dry != NULL)
+    if (dry == NULL && brief != NULL)
+        find(f,
+             "limit %s for everyone is over less than a day, and there is no other: write one "
+             "over a day or more, or site-ceiling = none",
+             brief->name);
+    else if (dry != NULL)
         find(f,
              "limit %s for everyone is a dry-run and refuses nothing, and there is no other: "
              "write one, or site-ceiling = none",
@@ -373,15 +386,15 @@ static void warn_limits(const struct config *c, struct findings *f)
     }
 }
 
-/* The subjects that all who are admitted have, each their own. */
+/* The subjects that all who are admitted have, each their own. Not a visitor: who drops the
+ * cookie is another one. */
 static uint32_t own_subjects(const struct config *c)
 {
     static const uint32_t shown[] = {[REQUIRE_NONE] = 0,
                                      [REQUIRE_KEY] = 1U << SUBJECT_KEY,
                                      [REQUIRE_ACCOUNT] = 1U << SUBJECT_ACCOUNT};
 
-    return 1U << SUBJECT_ADDRESS | shown[c->require] |
-           (c->require == REQUIRE_NONE ? 1U << SUBJECT_VISITOR : 0);
+    return 1U << SUBJECT_ADDRESS | shown[c->require];
 }
 
 static void warn_no_own_limit(const struct config *c, struct findings *f)
@@ -393,7 +406,63 @@ static void warn_no_own_limit(const struct config *c, struct findings *f)
             (own_subjects(c) >> l->subject & 1) != 0)
             return;
     }
-    find(f, "no limit per address or visitor: one caller alone can spend what is for everyone");
+    find(f, "no limit per address: one caller alone can spend what is for everyone");
+}
+
+/* Whether what one address gets by collecting cookies is bounded over the limit's window. */
+static bool address_bounds(const struct config *c, const struct limit *visitors)
+{
+    for (unsigned i = 0; i < c->n_limits; i++) {
+        const struct limit *l = &c->limits[i];
+
+        if (l->subject == SUBJECT_ADDRESS && enforces(l) && l->unit != UNIT_CONCURRENT &&
+            window_seconds(l->window) >= window_seconds(visitors->window))
+            return true;
+    }
+    return false;
+}
+
+static void warn_visitors(const struct config *c, struct findings *f)
+{
+    bool any = false;
+
+    for (unsigned i = 0; i < c->n_limits; i++) {
+        const struct limit *l = &c->limits[i];
+
+        if (l->subject != SUBJECT_VISITOR)
+            continue;
+        any = true;
+        if (enforces(l) && l->unit != UNIT_CONCURRENT && !address_bounds(c, l))
+            find(f,
+                 "limit %s per visitor: each answer to a request without a cookie brings a "
+                 "cookie with a quota of its own; only a limit per address over as long bounds "
+                 "what one address can collect",
+                 l->name);
+    }
+    if (c->cookie_cross_site && !any)
+        find(f, "cookie-cross-site = yes, but no limit is per visitor, so there is no cookie");
+}
+
+/* While calls run they hold their worst cases. */
+static void warn_budgets(const struct config *c, struct findings *f)
+{
+    for (unsigned i = 0; i < c->n_limits; i++) {
+        const struct limit *l = &c->limits[i];
+
+        if ((l->subject != SUBJECT_EVERYONE && l->subject != SUBJECT_ANONYMOUS) ||
+            (l->unit != UNIT_TOKENS && l->unit != UNIT_COST) || !enforces(l) || l->max == 0)
+            continue;
+        for (unsigned k = 0; k < c->n_models; k++) {
+            struct amounts most;
+
+            config_largest(c, &c->models[k], &most);
+            if (times(most.of[l->unit], BUDGET_LEAST) > l->max)
+                find(f,
+                     "limit %s holds fewer than ten of the largest requests to model %s: "
+                     "visitors will refuse each other while their calls run",
+                     l->name, c->models[k].alias);
+        }
+    }
 }
 
 /* A prefix that holds more than a provider's own network. The largest private one of IPv4 is a
@@ -424,10 +493,30 @@ static void warn_proxies(const struct config *c, struct findings *f)
         find(f, "proxy-header is read from trusted-proxies alone, and there are none");
 }
 
+static bool is_loopback(const struct address *a)
+{
+    static const struct address six = {.family = 6, .bytes = {[15] = 1}};
+
+    return a->family == 4 ? a->bytes[0] == 127
+                          : memcmp(a->bytes, six.bytes, sizeof six.bytes) == 0;
+}
+
+/* Whether it leaves this machine unencrypted. A host that libcurl would decode is none of ours. */
 static bool is_plain(const char *url)
 {
-    return strncmp(url, "http://", 7) == 0 && strncmp(url, "http://127.", 11) != 0 &&
-           strncmp(url, "http://[::1]", 12) != 0 && strncmp(url, "http://localhost", 16) != 0;
+    const char *host = url + strlen(PLAIN);
+    struct address a;
+    size_t n;
+
+    if (strncmp(url, PLAIN, strlen(PLAIN)) != 0)
+        return false;
+    n = strcspn(host, "/?");
+    if (memchr(host, '%', n) != NULL)
+        return true;
+    if (address_parse(host, n, &a))
+        return !is_loopback(&a);
+    n = strcspn(host, ":/?");
+    return n != strlen(LOCAL) || strncasecmp(host, LOCAL, n) != 0;
 }
 
 static void warn_alerts(const struct config *c, struct findings *f)
@@ -451,6 +540,8 @@ unsigned config_warnings(const struct config *c, void (*tell)(void *arg, const c
 
     warn_limits(c, &f);
     warn_no_own_limit(c, &f);
+    warn_visitors(c, &f);
+    warn_budgets(c, &f);
     warn_proxies(c, &f);
     for (unsigned i = 0; i < c->n_models; i++) {
         if (c->models[i].key_file != NULL && is_plain(c->models[i].url))

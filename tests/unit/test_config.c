@@ -1129,7 +1129,7 @@ static void test_faults(void **state)
          1, "no limit for everyone"},
         {"a ceiling over less than a day",
          SITE MODEL "limit site-day { per = everyone unit = calls window = 86399s max = 9 }\n",
-         1, "no limit for everyone"},
+         1, "limit site-day for everyone is over less than a day, and there is no other"},
         {"a ceiling over exactly a day",
          SITE MODEL "limit site-day { per = everyone unit = calls window = 1d max = 9 }\n", 0,
          ""},
@@ -1275,16 +1275,47 @@ static void test_warnings(void **state)
          SITE MODEL
          "limit visitor-day { per = address unit = calls window = day max = 4 dry-run = yes }\n"
          "limit visitor-burst { per = address unit = calls window = 10s max = unlimited }\n",
-         1, "no limit per address or visitor"},
-        {"F50: a limit per visitor is one",
+         1, "no limit per address:"},
+        {"F50: a limit per visitor is none: who drops the cookie is another one",
          SITE MODEL
          "limit visitor-day { per = visitor unit = calls window = day max = 4 }\n"
          "limit visitor-burst { per = everyone unit = calls window = 10s max = 10 }\n",
+         2, "no limit per address:"},
+        {"F40: cookies can be collected where the address has no limit over as long",
+         SITE MODEL "limit visitor-day { per = visitor unit = calls window = day max = 4 }\n",
+         1, "limit visitor-day per visitor: each answer to a request without a cookie brings"},
+        {"F40: not where it has one, whatever its unit",
+         SITE MODEL "limit visitor-day { per = visitor unit = calls window = day max = 4 }\n"
+                    "limit day { per = address unit = tokens window = 24h max = 99999 }\n",
          0, ""},
+        {"F40: a dry run is none",
+         SITE MODEL "limit mine { per = visitor unit = calls window = hour max = 4 }\n"
+                    "limit visitor-day { per = address unit = calls window = day max = 9 "
+                    "dry-run = yes }\n",
+         1, "limit mine per visitor"},
+        {"F40: one for an hour is none for a month, beside one for a day",
+         SITE MODEL "limit a { per = visitor unit = calls window = hour max = 4 }\n"
+                    "limit b { per = visitor unit = calls window = month max = 40 }\n",
+         1, "limit b per visitor"},
+        {"at the same time is no quota that cookies multiply over a day",
+         SITE MODEL "limit a { per = visitor unit = concurrent max = 1 }\n", 0, ""},
+        {"a cookie for other sites, and no cookie",
+         "site { store = /a cookie-cross-site = yes allowed-origins = 'https://b' }\n" MODEL, 1,
+         "cookie-cross-site = yes, but no limit is per visitor"},
+        {"a cookie for other sites",
+         "site { store = /a cookie-cross-site = yes allowed-origins = 'https://b' }\n" MODEL
+         "limit mine { per = visitor unit = calls window = day max = 4 dry-run = yes }\n",
+         0, ""},
+        {"a budget of less than ten requests",
+         SITE MODEL "limit few { per = everyone unit = tokens window = day max = 325239 }\n", 1,
+         "limit few holds fewer than ten of the largest requests to model demo"},
+        {"a budget of ten requests",
+         SITE MODEL "limit few { per = everyone unit = tokens window = day max = 325240 }\n", 0,
+         ""},
         {"a limit per key, which not all have",
          SITE MODEL "limit visitor-day { per = key unit = calls window = day max = 4 }\n"
                     "limit visitor-burst { per = key unit = calls window = 10s max = 10 }\n",
-         1, "no limit per address or visitor"},
+         1, "no limit per address:"},
         {"a limit per key, which all must have",
          "site { store = /a require = key }\n" MODEL
          "limit visitor-day { per = key unit = calls window = day max = 4 }\n"
@@ -1317,6 +1348,23 @@ static void test_warnings(void **state)
          "go over plain http"},
         {"alerts over plain http to this machine",
          SITE MODEL "alerts { url = 'http://127.0.0.1:9/x' }\n", 0, ""},
+        {"alerts over plain http to this machine, by IPv6",
+         SITE MODEL "alerts { url = 'http://[::1]:9/x' }\n", 0, ""},
+        {"alerts over plain http to this machine, by name",
+         SITE MODEL "alerts { url = 'http://localhost:9/x' }\n", 0, ""},
+        {"a host whose name begins as this machine's address",
+         SITE MODEL "alerts { url = 'http://127.example.org/hidden' }\n", 1, "over plain http"},
+        {"a host whose name begins as this machine's whole address",
+         SITE MODEL "alerts { url = 'http://127.0.0.1.example.org/hidden' }\n", 1,
+         "over plain http"},
+        {"a host whose name begins as this machine's",
+         SITE MODEL "alerts { url = 'http://localhost.example.org/hidden' }\n", 1,
+         "over plain http"},
+        {"a host whose name is decoded",
+         SITE MODEL "alerts { url = 'http://127.0.0.1%2eexample.org/hidden' }\n", 1,
+         "over plain http"},
+        {"another machine by IPv6", SITE MODEL "alerts { url = 'http://[::2]/hidden' }\n", 1,
+         "over plain http"},
         {"alerts with certificates that are not there",
          SITE MODEL "alerts { url = 'https://a/hidden' ca-file = /nonexistent }\n", 1,
          "alerts: ca-file /nonexistent: no file that can be read"},
@@ -1333,7 +1381,8 @@ static void test_warnings(void **state)
 
         if (n != rows[i].n || told.n != n || strstr(told.lines, rows[i].says) == NULL)
             fail_msg("%s: %u warnings: %s", rows[i].what, n, told.lines);
-        assert_int_equal(config_faults(c, tell, &faults), 0);
+        if (config_faults(c, tell, &faults) != 0)
+            fail_msg("%s: a fault: %s", rows[i].what, faults.lines);
         assert_null(strstr(told.lines, "hidden"));
         config_drop(c);
     }
