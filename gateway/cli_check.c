@@ -321,6 +321,9 @@ static enum error show_state(const struct config *c, struct ledger *l)
     if (s.store_ms > s.clock_ms + 1000)
         printf("%*sits time is %s ahead of the clock (see pennygate clock)\n", INDENT, "",
                config_value_duration((uint64_t)(s.store_ms - s.clock_ms) / 1000 * 1000, text));
+    if (s.alerts > 0)
+        wrapped("note", "%u alert%s to be delivered: if that stays so, the log says why",
+                s.alerts, s.alerts == 1 ? " waits" : "s wait");
     show_learnt(c, l);
     show_keys(c, l);
     show_proxied(c, &p, l, s.today);

@@ -213,21 +213,26 @@ static void table_limit(struct output *o, const struct limit *l, const struct li
            config_value_amount(l->unit, u->used, used),
            config_value_amount(l->unit, l->max, max),
            config_value_amount(l->unit, u->reserved, reserved));
+    if (l->pace)
+        printf("%57s %11s\n", "released by now",
+               config_value_amount(l->unit, u->released, max));
 }
 
 static void json_limit(struct output *o, const struct limit *l, const struct limit_use *u,
                        const char *window)
 {
-    char max[NUMBER_MAX] = "null";
+    char max[NUMBER_MAX] = "null", released[NUMBER_MAX] = "null";
 
-    if (l->max != LIMIT_UNLIMITED)
+    if (l->max != LIMIT_UNLIMITED) {
         snprintf(max, sizeof max, "%" PRIu64, l->max);
+        snprintf(released, sizeof released, "%" PRIu64, u->released);
+    }
     printf("%s\n    {\"name\": \"%s\", \"per\": \"%s\", \"unit\": \"%s\", \"window\": \"%s\", "
            "\"used\": %" PRIu64 ", \"reserved\": %" PRIu64 ", \"frees_ms\": %" PRId64
-           ", \"max\": %s, \"dry_run\": %s, \"pace\": %s}",
+           ", \"max\": %s, \"dry_run\": %s, \"pace\": %s, \"released\": %s}",
            o->days++ > 0 ? "," : "", l->name, subject_of(l), unit_of(l), window, u->used,
            u->reserved, u->frees_ms, max, l->dry_run ? "true" : "false",
-           l->pace ? "true" : "false");
+           l->pace ? "true" : "false", released);
 }
 
 /* Callers' own limits have as many counters as there are callers; only shared ones are
@@ -317,6 +322,9 @@ static enum error show_table(struct output *o, int64_t first)
         return e;
     if (o->days == 0)
         printf("nothing has been asked for yet\n");
+    else
+        printf(
+            "refused: by limits; answers of 503, denials and invalid requests: see --json\n");
     e = each_limit(o, table_limit);
     if (e != ERROR_NONE)
         return e;

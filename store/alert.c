@@ -198,6 +198,15 @@ static enum error count_row(void *arg, struct kv_cursor *c, const struct row_key
     return ERROR_NONE;
 }
 
+enum error alert_count(struct kv_txn *t, unsigned *n)
+{
+    struct tally all = {0, 0};
+    enum error e = each_row(t, count_row, &all);
+
+    *n = all.n;
+    return e;
+}
+
 /* An id is never used again, so that who is late with a delivery marks no other alert. */
 static enum error queue(struct batch *b, const struct alert_reason *r)
 {

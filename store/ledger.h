@@ -363,7 +363,8 @@ enum error ledger_history(struct ledger *l, const struct policy *p, int64_t firs
 /* How a limit of a shared subject (everyone, anonymous) stands: `used` includes `reserved`. */
 struct limit_use {
     uint64_t used, reserved;
-    int64_t frees_ms; /* real milliseconds until some of it comes back; 0 if nothing is used */
+    uint64_t released; /* what of the max may be used by now: less than all with a pace */
+    int64_t frees_ms;  /* real milliseconds until some of it comes back; 0 if nothing is used */
 };
 enum error ledger_limit_use(struct ledger *l, const struct policy *p, unsigned limit,
                             struct limit_use *out);
@@ -373,6 +374,7 @@ struct ledger_state {
     int64_t store_ms, clock_ms; /* store time ahead of the clock if larger */
     int64_t today;              /* civil day by the policy's zone */
     uint64_t open_streams;      /* live reservations */
+    unsigned alerts;            /* that wait to be delivered */
     struct kv_usage usage;
     char zone[ZONE_TEXT_MAX];
     uint8_t uuid[16];

@@ -179,6 +179,9 @@ enum error ledger_read_state(struct kv_txn *txn, struct state *out);
 /* The key with that hash, in any transaction. ERROR_NOT_FOUND, out untouched: there is none. */
 enum error key_find(struct kv_txn *t, const uint8_t hash[KEY_HASH], struct ledger_key *out);
 
+/* alert.c: how many alerts wait to be delivered */
+enum error alert_count(struct kv_txn *t, unsigned *n);
+
 /* For how long the model's breaker refuses (0: it does not), and its failures in a row. */
 enum error breaker_wait(const struct view_context *c, const char *model, int64_t *wait_ms,
                         unsigned *failures);

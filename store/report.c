@@ -146,6 +146,8 @@ static enum error add_used(struct use *u, const struct view_context *c)
         if (a.of[u->limit->unit] > 0) /* newest first: the last one seen frees first */
             frees = window_frees_ms(u->limit->window, z, t, &slot[i]);
     }
+    u->out.released = rule_released(u->limit, window_begins_ms(u->limit->window, z, t),
+                                    window_frees_ms(u->limit->window, z, t, &slot[0]), t);
     u->out.frees_ms = storetime_wait_ms(&c->state->time, c->now, frees);
     return ERROR_NONE;
 }
@@ -157,6 +159,7 @@ static enum error limit_use(void *arg, const struct view_context *c)
 
     u->live = c->ledger->live;
     memset(&u->out, 0, sizeof u->out);
+    u->out.released = u->limit->max;
     if (u->limit->unit != UNIT_CONCURRENT)
         e = add_used(u, c);
     return e == ERROR_NONE ? view_holds(c, add_reserved, u) : e;
@@ -206,6 +209,8 @@ static enum error state_now(void *arg, const struct view_context *c)
     memcpy(s->zone, c->ledger->schema.zone, sizeof s->zone);
     memcpy(s->uuid, c->ledger->schema.uuid, sizeof s->uuid);
     enum error e = kv_usage(c->txn, &s->usage);
+    if (e == ERROR_NONE)
+        e = alert_count(c->txn, &s->alerts);
     return e == ERROR_NONE ? view_holds(c, count_open, w) : e;
 }
 

@@ -147,11 +147,15 @@ static unsigned last_to_leave(const struct counter *c, enum unit unit, uint64_t 
     return i;
 }
 
-/* What of the max may be used at the instant. */
+uint64_t rule_released(const struct limit *l, int64_t begins_ms, int64_t ends_ms,
+                       int64_t now_ms)
+{
+    return is_paced(l) ? rule_paced(room_of(l), begins_ms, ends_ms, now_ms) : room_of(l);
+}
+
 static uint64_t released(const struct limit *l, const struct counter *c, int64_t at_ms)
 {
-    return is_paced(l) ? rule_paced(room_of(l), c->begins_ms, c->slot[0].frees_ms, at_ms)
-                       : room_of(l);
+    return rule_released(l, c->begins_ms, c->slot[0].frees_ms, at_ms);
 }
 
 /* The first instant from now on at which a paced limit has released so much, or the end of its

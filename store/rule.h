@@ -148,6 +148,9 @@ unsigned rule_limits(const struct limit *site, unsigned n, const struct limit *o
  */
 #define PACE_AHEAD 12
 uint64_t rule_paced(uint64_t max, int64_t begins_ms, int64_t ends_ms, int64_t now_ms);
+/* What of the limit's max may be used at the instant: all of it, but for a paced one. */
+uint64_t rule_released(const struct limit *l, int64_t begins_ms, int64_t ends_ms,
+                       int64_t now_ms);
 
 /* a + b, saturating at AMOUNT_MAX; a - b, never below zero. */
 uint64_t amount_add(uint64_t a, uint64_t b);

@@ -250,7 +250,9 @@ def test_a_run_of_maintain_delivers_five_at_most(told, hook):
     assert all(server.chat().status == 200 for _ in range(8))
     place.run("maintain")
     assert [percent for _, percent in hook.told()] == [10, 20, 30, 40, 50]
+    assert "note 3 alerts wait to be delivered" in " ".join(place.run("check").split())
     place.run("maintain")
+    assert "to be delivered" not in place.run("check")
     assert [percent for _, percent in hook.told()] == [10, 20, 30, 40, 50, 60, 70, 80]
 
 

@@ -577,7 +577,7 @@ def test_stats_keys_are_stable(made):
     assert re.fullmatch(r"\d{4}-\d\d-\d\d", stats["today"])
     assert stats["limits"] == [{"name": "site-day", "per": "everyone", "unit": "calls", "window": "day",
                                 "used": 0, "reserved": 0, "frees_ms": 0, "max": 600, "dry_run": False,
-                                "pace": False}]
+                                "pace": False, "released": 600}]
     rows = list(csv.reader(io.StringIO(made.run("stats", "--csv"))))
     assert rows[0] == [
         "day", "admitted", "settled", "unknown", "given_back", "tokens_in", "tokens_out", "cost_nano",
@@ -634,13 +634,24 @@ def test_stats_show_what_dry_runs_would_have_refused(made, model):
     assert max(map(len, table.splitlines())) <= 80
 
 
+def test_stats_show_what_a_pace_has_released(made):
+    made.limits["spend"] = {**limit("everyone", "cost", "day", "$12.00"), "pace": "yes"}
+    made.write()
+    out = made.run("stats")
+    shown = float(re.search(r"spend +everyone +cost +day .*\n +released by now +\$([\d.]+)\n", out)[1])
+    assert max(map(len, out.splitlines())) <= 80
+    every = {one["name"]: one for one in json.loads(made.run("stats", "--json"))["limits"]}
+    assert 1 <= shown <= every["spend"]["released"] / 1e9 + 0.01 <= 12.01
+    assert every["site-day"]["released"] == every["site-day"]["max"]
+
+
 def test_stats_show_how_the_bypass_stands(made):
     made.sections["bypass"] = {"unit": "cost", "window": "1h", "max": "$2.00"}
     made.write()
     made.env["PENNYGATE_BYPASS_SECRET"] = "0123456789abcdef0123456789abcdef"
     assert [x for x in json.loads(made.run("stats", "--json"))["limits"] if x["name"] == "bypass"] == [
         {"name": "bypass", "per": "bypass", "unit": "cost", "window": "1h", "used": 0, "reserved": 0, "frees_ms": 0,
-         "max": 2000000000, "dry_run": False, "pace": False}]
+         "max": 2000000000, "dry_run": False, "pace": False, "released": 2000000000}]
     assert re.search(r"^bypass +bypass +cost +1h +\$0\.00 +\$2\.00 +\$0\.00$", made.run("stats"), re.M)
 
 

@@ -233,3 +233,25 @@ def test_f53_a_changed_limit_counts_what_was_used_before_it(known, per):
     callers.place.limits["mine"]["max"] = 4
     callers.place.write()
     assert sorted(one.status for one in callers.together(8)) == [200] + [429] * 7
+
+
+@pytest.mark.parametrize("address", [None, 7])
+def test_f40_cookies_that_are_collected_bring_what_the_address_has_and_no_more(site, address):
+    """Without a limit per address n answers bring n cookies, each with a quota of its own."""
+    limits = {**WIDE, "visitor-day": limit("visitor", "calls", "day", 3),
+              "visitor-burst": limit("visitor", "calls", "10s", 1000)}
+    if address:
+        limits["address-day"] = limit("address", "calls", "day", address)
+    place = site(limits=limits)
+    said = " ".join(place.run("check").split())
+    assert ("only a limit per address over as long bounds" in said) == (address is None)
+    server = place.start()
+    cookies, admitted = [], 0
+    while (answer := server.chat()).status == 200:
+        cookies.append(cookie(answer))
+    refusal = answer.code
+    for one in cookies:
+        while (answer := server.chat(headers=[one])).status == 200:
+            admitted += 1
+    assert (len(cookies), admitted) == ((3, 4) if address else (3, 9))
+    assert (refusal, answer.code) == ("visitor_limit", "address_limit" if address else "visitor_limit")

@@ -434,8 +434,11 @@ static void nobody_else_gets_it_while_it_is_being_delivered(void **state)
 {
     struct fixture *f = with_one_alert(state);
     struct ledger_alert a, again;
+    struct ledger_state s;
 
     assert_int_equal(take(f, &a), ERROR_NONE);
+    assert_int_equal(ledger_state(f->ledger, &f->policy, &s), ERROR_NONE);
+    assert_int_equal(s.alerts, 1); /* it waits until it is delivered */
     assert_int_equal(a.kind, ALERT_THRESHOLD);
     assert_string_equal(a.name, "site");
     assert_int_equal(a.percent, 50);
@@ -498,6 +501,7 @@ static void looking_for_one_writes_nothing(void **state)
     for (int i = 0; i < 10; i++)
         assert_int_equal(take(f, &a), ERROR_NOT_FOUND);
     assert_int_equal(ledger_state(f->ledger, &f->policy, &after), ERROR_NONE);
+    assert_int_equal(after.alerts, 0);
     assert_int_equal(after.usage.used_bytes, before.usage.used_bytes);
     assert_int_equal(after.usage.free_bytes, before.usage.free_bytes);
 }

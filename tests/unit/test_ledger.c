@@ -267,6 +267,7 @@ static void a_reservation_ends_by_itself_and_stays_charged(void **state)
     must(f, DECISION_ADMITTED, &r);
     assert_int_equal(ledger_limit_use(f->ledger, &f->policy, 0, &u), ERROR_NONE);
     assert_int_equal(u.reserved, 100);
+    assert_int_equal(u.released, 1000); /* all of it, without a pace */
     pass(60001);
     assert_int_equal(ledger_maintain(f->ledger, &f->policy), ERROR_NONE);
     settle(f, &r, SETTLE_NOTHING, 0, 0); /* too late */

@@ -566,13 +566,22 @@ static void dry_runs_change_no_answer(void **state)
 
 /* Pace */
 
+static uint64_t released_of(struct fixture *f, unsigned limit)
+{
+    struct limit_use u;
+
+    assert_int_equal(ledger_limit_use(f->ledger, &f->policy, limit, &u), ERROR_NONE);
+    return u.released;
+}
+
 static void a_paced_site_leaves_some_for_the_evening(void **state)
 {
     struct fixture *f = *state;
     struct answer a;
 
     add_limit(f, "site", SUBJECT_EVERYONE, UNIT_CALLS, "day", 48)->pace = true;
-    assert_int_equal(admitted_of(f, 50), 18); /* 7 hours and 2: 18 half hours */
+    assert_int_equal(released_of(f, 0), 18); /* 7 hours and 2: 18 half hours */
+    assert_int_equal(admitted_of(f, 50), 18);
     assert_int_equal(ask(f, &a, NULL), DECISION_REFUSED);
     assert_int_equal(a.verdict.refusal, REFUSAL_SITE);
     assert_int_equal(a.wait_ms, HOUR_MS / 2);
@@ -585,6 +594,7 @@ static void a_paced_site_leaves_some_for_the_evening(void **state)
     must_refuse(f, REFUSAL_SITE);
     fake_now.wall_ms += 5 * HOUR_MS;
     pass(16 * HOUR_MS); /* 23:30 */
+    assert_int_equal(released_of(f, 0), 48);
     assert_int_equal(admitted_of(f, 50), 48 - 19);
     assert_int_equal(ask(f, &a, NULL), DECISION_REFUSED);
     assert_int_equal(a.wait_ms, HOUR_MS / 2);
