@@ -84,20 +84,23 @@ static void tell(const struct recorder *r, enum error e)
                   damaged ? " (pennygate transcripts erase --all makes it anew)" : "");
 }
 
-/* The archive by the options in force. */
+/* The archive by the options in force. Closing the old one can take the disk's time, and whoever
+ * puts something into the queue waits for the lock. */
 static enum error refresh(struct recorder *r)
 {
+    struct archive *old = NULL;
     enum error e = ERROR_NONE;
 
     pthread_mutex_lock(&r->lock);
     if (r->changed) {
-        archive_free(r->archive);
+        old = r->archive;
         r->archive = NULL;
         r->changed = false;
     }
     if (r->archive == NULL)
-        e = archive_new(&r->options, &r->archive);
+        e = archive_new(&r->options, &r->archive); /* opens no file yet */
     pthread_mutex_unlock(&r->lock);
+    archive_free(old);
     return e;
 }
 
@@ -210,25 +213,52 @@ static bool set_options(struct recorder *r, const struct config *c)
     return true;
 }
 
-/* A full queue costs no copy. */
-static bool is_full(struct recorder *r)
-{
-    bool full;
+/* Why one is not kept. */
+enum loss {
+    LOSS_NONE,
+    LOSS_FULL,
+    LOSS_STOPPING,
+    LOSS_MEMORY,
+    LOSS_THREAD,
+    LOSS_CLOCK,
+    LOSS_ROW
+};
+static const char *const losses[] = {
+    [LOSS_FULL] = "too many wait",       [LOSS_STOPPING] = "the process is leaving",
+    [LOSS_MEMORY] = "out of memory",     [LOSS_THREAD] = "no thread can be started to write it",
+    [LOSS_CLOCK] = "the clock is wrong", [LOSS_ROW] = "it cannot be written as a row",
+};
 
-    pthread_mutex_lock(&r->lock);
-    full = r->stopping || r->entries >= QUEUE_ENTRIES || r->bytes >= QUEUE_BYTES;
-    pthread_mutex_unlock(&r->lock);
-    return full;
+/* Whether there is room for so many bytes; called with the lock held. */
+static enum loss look(const struct recorder *r, size_t n)
+{
+    if (r->stopping)
+        return LOSS_STOPPING;
+    return r->entries >= QUEUE_ENTRIES || n > QUEUE_BYTES - r->bytes ? LOSS_FULL : LOSS_NONE;
 }
 
-static bool enqueue(struct recorder *r, const struct config *c, struct entry *e)
+/* A full queue costs no copy. */
+static enum loss look_first(struct recorder *r)
 {
-    bool ok;
+    enum loss loss;
 
     pthread_mutex_lock(&r->lock);
-    ok = !r->stopping && r->entries < QUEUE_ENTRIES && e->n <= QUEUE_BYTES - r->bytes &&
-         set_options(r, c) && start(r);
-    if (ok) {
+    loss = look(r, 1);
+    pthread_mutex_unlock(&r->lock);
+    return loss;
+}
+
+static enum loss enqueue(struct recorder *r, const struct config *c, struct entry *e)
+{
+    enum loss loss;
+
+    pthread_mutex_lock(&r->lock);
+    loss = look(r, e->n);
+    if (loss == LOSS_NONE && !set_options(r, c))
+        loss = LOSS_MEMORY;
+    if (loss == LOSS_NONE && !start(r))
+        loss = LOSS_THREAD;
+    if (loss == LOSS_NONE) {
         *r->last = e;
         r->last = &e->next;
         r->entries++;
@@ -236,25 +266,41 @@ static bool enqueue(struct recorder *r, const struct config *c, struct entry *e)
         pthread_cond_signal(&r->wake);
     }
     pthread_mutex_unlock(&r->lock);
-    return ok;
+    return loss;
+}
+
+static enum loss encode(const struct config *c, const struct transcript *t, struct entry **out)
+{
+    struct entry *e = calloc(1, sizeof(*e));
+    struct clock_now now;
+    enum error failed;
+
+    if (e == NULL)
+        return LOSS_MEMORY;
+    *out = e;
+    if (clock_read(&now) != ERROR_NONE)
+        return LOSS_CLOCK;
+    e->time_ms = now.wall_ms;
+    failed = transcript_encode(t, archive_row_max(c->transcripts_size), &e->row, &e->n);
+    if (failed == ERROR_NONE)
+        return LOSS_NONE;
+    return failed == ERROR_MEMORY ? LOSS_MEMORY : LOSS_ROW;
 }
 
 void recorder_put(struct recorder *r, const struct config *c, const struct transcript *t)
 {
     static struct log_once once;
-    struct entry *e = is_full(r) ? NULL : calloc(1, sizeof(*e));
-    struct clock_now now;
-    bool ok = e != NULL && clock_read(&now) == ERROR_NONE &&
-              transcript_encode(t, archive_row_max(c->transcripts_size), &e->row, &e->n) ==
-                  ERROR_NONE;
+    struct entry *e = NULL;
+    enum loss loss = look_first(r);
 
-    if (ok) {
-        e->time_ms = now.wall_ms;
-        ok = enqueue(r, c, e);
-    }
-    if (ok)
+    if (loss == LOSS_NONE)
+        loss = encode(c, t, &e);
+    if (loss == LOSS_NONE)
+        loss = enqueue(r, c, e);
+    if (loss == LOSS_NONE)
         return;
-    log_line_once(&once, 0, LOG_LEVEL_WARNING, "a transcript is not kept: too many wait");
+    log_line_once(&once, (int)loss, LOG_LEVEL_WARNING, "a transcript is not kept: %s",
+                  losses[loss]);
     if (e != NULL)
         free_entry(e);
 }

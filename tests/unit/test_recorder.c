@@ -8,7 +8,10 @@
 
 #include <poll.h>
 #include <pthread.h>
+#include <stdio.h>
+#include <string.h>
 #include <sys/file.h>
+#include <unistd.h>
 
 #include "gateway/recorder.h"
 #include "platform/clock.h"
@@ -45,6 +48,37 @@ static struct recorder *new_recorder(bool single)
 
     assert_error(recorder_new(single, &r), ERROR_NONE);
     return r;
+}
+
+/* ---- what is logged ---- */
+
+static int standard_error, log_file;
+
+static void capture(void)
+{
+    FILE *file = tmpfile();
+
+    assert_non_null(file);
+    fflush(stderr);
+    log_file = dup(fileno(file));
+    standard_error = dup(STDERR_FILENO);
+    assert_int_equal(dup2(log_file, STDERR_FILENO), STDERR_FILENO);
+    fclose(file);
+}
+
+static void assert_logged(const char *text)
+{
+    char lines[1024];
+    ssize_t n = pread(log_file, lines, sizeof lines - 1, 0);
+
+    fflush(stderr);
+    dup2(standard_error, STDERR_FILENO);
+    close(standard_error);
+    close(log_file);
+    assert_true(n >= 0);
+    lines[n] = '\0';
+    if (strstr(lines, text) == NULL)
+        fail_msg("not logged: %s", text);
 }
 
 static void put(struct recorder *r, size_t n_answer)
@@ -174,13 +208,32 @@ static void test_a_stop_does_not_wait_for_a_stuck_archive(void **state)
     assert_int_equal(count(), 1);
 }
 
+static void test_why_one_is_not_kept_is_told(void **state)
+{
+    const struct transcript nameless = {.id = "", .model = "m", .subject = "s", .result = "ok"};
+    struct recorder *r = new_recorder(true);
+
+    (void)state;
+    capture();
+    recorder_put(r, &config, &nameless);
+    assert_logged("a transcript is not kept: it cannot be written as a row");
+    for (int i = 0; i < QUEUED; i++)
+        put(r, 1);
+    capture();
+    put(r, 1);
+    assert_logged("a transcript is not kept: too many wait");
+    assert_true(recorder_free(r, WAIT_MS));
+}
+
 static void test_after_a_stop_nothing_is_taken(void **state)
 {
     struct recorder *r = new_recorder(false);
 
     (void)state;
     recorder_stop(r);
+    capture();
     put(r, 100);
+    assert_logged("a transcript is not kept: the process is leaving");
     assert_false(recorder_waits(r));
     assert_true(recorder_free(r, WAIT_MS));
     assert_int_equal(count(), 0);
@@ -230,6 +283,7 @@ int main(void)
         T(test_many_threads_put),
         T(test_a_stuck_archive_costs_its_bound_and_no_time),
         T(test_a_stop_does_not_wait_for_a_stuck_archive),
+        T(test_why_one_is_not_kept_is_told),
         T(test_after_a_stop_nothing_is_taken),
         T(test_a_process_of_one_request_writes_by_itself),
         T(test_another_time_to_keep_is_taken_up),
