@@ -98,7 +98,8 @@ static int make_directory(const char *path, struct owner o)
     bool is_new = mkdir(path, 0700) == 0;
 
     if (!is_new && errno == ENOENT)
-        return cli_fail("%s: the directory above it is missing", path);
+        return cli_fail("%s: the directory above it is missing: mkdir -p %.*s", path,
+                        (int)(strrchr(path, '/') - path), path);
     if ((!is_new && errno != EEXIST) ||
         (geteuid() == 0 && (is_new || o.uid != 0) && chown(path, o.uid, o.gid) != 0))
         return cli_fail_at(path, ERROR_SYSTEM);

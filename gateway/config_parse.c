@@ -100,7 +100,10 @@ static bool refuse_byte(const struct scan *s)
 
     if (c == '\0')
         return config_source_fail(s->source, s->line, "a NUL byte");
-    if (c <= 0x20 || c >= 0x7f)
+    if (c > 0x7f)
+        return config_source_fail(s->source, s->line,
+                                  "byte 0x%02x outside quotes: not plain ASCII", c);
+    if (c <= 0x20 || c == 0x7f)
         return config_source_fail(s->source, s->line, "byte 0x%02x outside quotes", c);
     return config_source_fail(s->source, s->line, "'%c' outside quotes", c);
 }
@@ -227,6 +230,19 @@ static bool is_cut_off(const cfg_t *cfg)
     return true;
 }
 
+/* libConfuse does not say what it expected. No option's name begins with a digit. */
+static const char *hint(const char *text)
+{
+    static const char option[] = "no such option '";
+    bool value = strncmp(text, option, sizeof option - 1) == 0 &&
+                 text[sizeof option - 1] >= '0' && text[sizeof option - 1] <= '9';
+
+    return value || strncmp(text, "unexpected token", 16) == 0
+               ? "; a list is { a, b }, a value with a comma or blank is quoted, and no comma "
+                 "is between options"
+               : "";
+}
+
 static void on_error(cfg_t *cfg, const char *format, va_list args)
 {
     char text[CONFIG_ERROR_MAX];
@@ -234,7 +250,7 @@ static void on_error(cfg_t *cfg, const char *format, va_list args)
     if (is_cut_off(cfg))
         return;
     vsnprintf(text, sizeof text, format, args);
-    config_source_fail(now.source, line_of(cfg), "%s", text);
+    config_source_fail(now.source, line_of(cfg), "%s%s", text, hint(text));
 }
 
 static int section_of(const char *name)

@@ -158,22 +158,32 @@ static char *write_number(unsigned kind, uint64_t v, char out[CONFIG_VALUE_MAX])
 
 const char *config_value_quoted(const char *text, char out[CONFIG_QUOTED_MAX])
 {
-    size_t n = strlen(text), keep = n > QUOTED_MAX ? QUOTED_MAX : n;
+    unsigned char before = 0, c;
+    size_t n = 0;
 
     out[0] = '\'';
-    for (size_t i = 0; i < keep; i++) {
-        unsigned char c = (unsigned char)text[i];
-        out[i + 1] = (char)(c < 0x20 || c >= 0x7f ? '?' : c);
+    for (; *text != '\0' && n < QUOTED_MAX; text++, before = c) {
+        c = (unsigned char)*text;
+        if (before < 0x80 || (c & 0xc0) != 0x80) /* one mark for each character of UTF-8 */
+            out[++n] = (char)(c < 0x20 || c >= 0x7f ? '?' : c);
     }
-    snprintf(out + 1 + keep, 8, "%s'", n > keep ? "..." : "");
+    snprintf(out + 1 + n, 8, "%s'", *text != '\0' ? "..." : "");
     return out;
+}
+
+static bool is_ascii(const char *text)
+{
+    while (*text != '\0' && (unsigned char)*text < 0x80)
+        text++;
+    return *text == '\0';
 }
 
 bool config_value_not(const char *text, const char *looks, char why[CONFIG_WHY_MAX])
 {
     char q[CONFIG_QUOTED_MAX];
 
-    snprintf(why, CONFIG_WHY_MAX, "%s is not %s", config_value_quoted(text, q), looks);
+    snprintf(why, CONFIG_WHY_MAX, "%s is not %s%s", config_value_quoted(text, q), looks,
+             is_ascii(text) ? "" : " (it is not plain ASCII)");
     return false;
 }
 

@@ -234,7 +234,7 @@ def test_init_refuses_a_secret_that_is_none(bare, content, file_mode):
 def test_init_does_not_make_what_is_above(bare):
     bare.site["store"] = bare.directory / "a" / "b"
     bare.write()
-    assert "the directory above it is missing" in fails(bare, 1, "init", *OWN)
+    assert f"is missing: mkdir -p {bare.directory / 'a'}\n" in fails(bare, 1, "init", *OWN)
     assert not (bare.directory / "a").exists()
 
 

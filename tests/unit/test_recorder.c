@@ -63,6 +63,7 @@ static void capture(void)
     log_file = dup(fileno(file));
     standard_error = dup(STDERR_FILENO);
     assert_int_equal(dup2(log_file, STDERR_FILENO), STDERR_FILENO);
+    log_open(LOG_TARGET_STDERR, LOG_LEVEL_WARNING);
     fclose(file);
 }
 
