@@ -10,9 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "gateway/jsontext.h"
-
-#define ANSWER_DEPTH_MAX 16 /* choices -> delta -> content -> part needs 6 */
+#include "gateway/dialect.h"
 
 /* -- what is sent -- */
 
@@ -75,19 +73,6 @@ static int headers(const struct config_model *m, char *out[])
 
 /* -- token counts -- */
 
-/* False if there is something that is no believable count; *count stays if there is none. */
-static bool count_of(const json_t *object, const char *name, uint64_t *count)
-{
-    const json_t *v = json_object_get(object, name);
-    if (v == NULL || json_is_null(v))
-        return true;
-    json_int_t n = json_integer_value(v); /* 0 if it is no integer */
-    if (!json_is_integer(v) || n < 0 || (uint64_t)n > PRICE_COUNTED)
-        return false;
-    *count = (uint64_t)n;
-    return true;
-}
-
 static bool details_of(const json_t *usage, const char *name, const json_t **details)
 {
     *details = json_object_get(usage, name);
@@ -100,19 +85,20 @@ static bool details_of(const json_t *usage, const char *name, const json_t **det
  */
 static bool take_usage(const json_t *v, struct usage *out)
 {
-    const uint64_t none = UINT64_MAX;
-    uint64_t prompt = none, completion = none, total = none, reasoning = 0;
+    uint64_t prompt = DIALECT_NONE, completion = DIALECT_NONE, total = DIALECT_NONE,
+             reasoning = 0;
     uint64_t cached = 0, written = 0;
     const json_t *in, *generated;
-    if (!count_of(v, "prompt_tokens", &prompt) || prompt == none ||
-        !count_of(v, "completion_tokens", &completion) || completion == none ||
-        !count_of(v, "total_tokens", &total) || !details_of(v, "prompt_tokens_details", &in) ||
+    if (!dialect_count(v, "prompt_tokens", &prompt) || prompt == DIALECT_NONE ||
+        !dialect_count(v, "completion_tokens", &completion) || completion == DIALECT_NONE ||
+        !dialect_count(v, "total_tokens", &total) ||
+        !details_of(v, "prompt_tokens_details", &in) ||
         !details_of(v, "completion_tokens_details", &generated) ||
-        !count_of(in, "cached_tokens", &cached) ||
-        !count_of(in, "cache_write_tokens", &written) ||
-        !count_of(generated, "reasoning_tokens", &reasoning))
+        !dialect_count(in, "cached_tokens", &cached) ||
+        !dialect_count(in, "cache_write_tokens", &written) ||
+        !dialect_count(generated, "reasoning_tokens", &reasoning))
         return false;
-    if (total == none)
+    if (total == DIALECT_NONE)
         total = prompt + completion;
     if (total == 0 || total < prompt + completion || cached + written > prompt)
         return false;
@@ -130,69 +116,13 @@ static bool is_placeholder(const json_t *v)
 
     if (v == NULL || json_is_null(v))
         return true;
-    return json_is_object(v) && count_of(v, "prompt_tokens", &prompt) &&
-           count_of(v, "completion_tokens", &completion) &&
-           count_of(v, "total_tokens", &total) && prompt == 0 && completion == 0 && total == 0;
+    return json_is_object(v) && dialect_count(v, "prompt_tokens", &prompt) &&
+           dialect_count(v, "completion_tokens", &completion) &&
+           dialect_count(v, "total_tokens", &total) && prompt == 0 && completion == 0 &&
+           total == 0;
 }
 
 /* -- errors -- */
-
-/* Codes and types that speak of our key, credit or rate, and not of this request. */
-static bool is_about_us(const char *word)
-{
-    static const char *const words[] = {
-        "401",
-        "402",
-        "429",
-        "access_terminated",
-        "account_deactivated",
-        "authentication_error",
-        "billing_error",
-        "billing_hard_limit_reached",
-        "billing_not_active",
-        "insufficient_quota",
-        "invalid_api_key",
-        "invalid_authentication",
-        "permission_error",
-        "rate_limit_error",
-        "rate_limit_exceeded",
-        "requests",
-        "tokens",
-    };
-    for (size_t i = 0; i < sizeof words / sizeof words[0]; i++)
-        if (strcmp(word, words[i]) == 0)
-            return true;
-    return false;
-}
-
-static bool field_is_about_us(const json_t *error, const char *name)
-{
-    const json_t *v = json_object_get(error, name);
-    char number[32]; /* 2^63 and its sign take 20 */
-    if (json_is_string(v))
-        return is_about_us(json_string_value(v));
-    if (!json_is_integer(v))
-        return false;
-    snprintf(number, sizeof number, "%" JSON_INTEGER_FORMAT, json_integer_value(v));
-    return is_about_us(number);
-}
-
-/* Words say more than numbers, and a code more than its kind. */
-static void take_code(const json_t *error, char out[PROVIDER_CODE_MAX + 1])
-{
-    static const char *const fields[] = {"code", "status", "type"}; /* Gemini has a status */
-    char number[32];
-    for (size_t i = 0; i < sizeof fields / sizeof fields[0]; i++) {
-        const char *word = json_string_value(json_object_get(error, fields[i]));
-        if (word != NULL && provider_code(word, out))
-            return;
-    }
-    const json_t *code = json_object_get(error, "code");
-    if (!json_is_integer(code))
-        return;
-    snprintf(number, sizeof number, "%" JSON_INTEGER_FORMAT, json_integer_value(code));
-    provider_code(number, out);
-}
 
 /* The error that an answer reports, or NULL. */
 static const json_t *error_in(const json_t *root)
@@ -207,19 +137,16 @@ static const json_t *error_in(const json_t *root)
 static void take_error(const json_t *root, struct part *out)
 {
     const json_t *error = error_in(root);
-    if (error == NULL)
-        return;
-    out->error = true;
-    out->refused = field_is_about_us(error, "code") || field_is_about_us(error, "type");
-    take_code(error, out->code);
+    if (error != NULL)
+        dialect_error(out, error);
 }
 
 static void error_code(const char *text, size_t n, char out[PROVIDER_CODE_MAX + 1])
 {
-    json_t *root = jsontext_load(text, n, ANSWER_DEPTH_MAX);
+    json_t *root = jsontext_load(text, n, DIALECT_DEPTH_MAX);
     out[0] = '\0';
     /* Gemini puts its errors into a list of one */
-    take_code(error_in(json_is_array(root) ? json_array_get(root, 0) : root), out);
+    dialect_code(error_in(json_is_array(root) ? json_array_get(root, 0) : root), out);
     json_decref(root);
 }
 
@@ -233,30 +160,16 @@ static const json_t *visible(const json_t *part)
     return type != NULL && strcmp(type, "text") == 0 && json_is_string(text) ? text : NULL;
 }
 
-static bool append(struct part *out, const json_t *text)
-{
-    size_t n = json_string_length(text);
-    if (n == 0)
-        return true;
-    char *longer = realloc(out->text, out->bytes + n + 1);
-    if (longer == NULL)
-        return false;
-    memcpy(longer + out->bytes, json_string_value(text), n + 1);
-    out->text = longer;
-    out->bytes += n;
-    return true;
-}
-
 static bool take_content(const json_t *content, struct part *out)
 {
     if (content == NULL || json_is_null(content))
         return true;
     if (json_is_string(content))
-        return append(out, content);
+        return dialect_text(out, content);
     for (size_t i = 0; i < json_array_size(content); i++) {
         const json_t *part = json_array_get(content, i);
         const json_t *text = visible(part);
-        if (!json_is_object(part) || (text != NULL && !append(out, text)))
+        if (!json_is_object(part) || (text != NULL && !dialect_text(out, text)))
             return false;
     }
     return json_is_array(content);
@@ -332,31 +245,21 @@ static bool event(const char *name, const char *data, size_t n, struct part *out
         *out = part;
         return true;
     }
-    json_t *root = jsontext_load(data, n, ANSWER_DEPTH_MAX);
+    json_t *root = jsontext_load(data, n, DIALECT_DEPTH_MAX);
     bool ok = take_answer(root, "delta", &part);
     json_decref(root);
-    if (!ok) {
-        part_free(&part);
-        return false;
-    }
-    *out = part;
-    return true;
+    return dialect_end(ok, &part, out);
 }
 
 static bool whole(const char *text, size_t n, struct part *out)
 {
     struct part part = {0};
-    json_t *root = jsontext_load(text, n, ANSWER_DEPTH_MAX);
+    json_t *root = jsontext_load(text, n, DIALECT_DEPTH_MAX);
     const json_t *first = json_array_get(json_object_get(root, "choices"), 0);
     bool ok = take_answer(root, "message", &part) &&
               (part.error || json_is_object(json_object_get(first, "message")));
     json_decref(root);
-    if (!ok) {
-        part_free(&part);
-        return false;
-    }
-    *out = part;
-    return true;
+    return dialect_end(ok, &part, out);
 }
 
 const struct provider openai_provider = {
