@@ -105,7 +105,11 @@ static bool take_usage(const json_t *v, struct usage *out)
     completion = total - prompt;
     if (reasoning > completion)
         return false;
-    *out = (struct usage){true, prompt, cached, written, completion, false};
+    *out = (struct usage){.known = true,
+                          .input = prompt,
+                          .cached_input = cached,
+                          .cache_write = written,
+                          .output = completion};
     return true;
 }
 

@@ -87,9 +87,14 @@ void price_real(const struct price *p, const struct usage *u, struct amounts *ou
     out->of[UNIT_COST] = cost_sum(&c, p->per_call_nano);
 }
 
+bool usage_whole(const struct usage *u)
+{
+    return u->known && !u->doubtful && !u->lacks_input;
+}
+
 bool usage_believable(const struct usage *u, uint64_t reserved_in, uint64_t reserved_out)
 {
-    if (!u->known || u->doubtful || u->cached_input > u->input ||
+    if (!usage_whole(u) || u->cached_input > u->input ||
         u->cache_write > u->input - u->cached_input)
         return false;
     return divide_up(u->input, PRICE_BELIEVED) <= reserved_in &&
@@ -101,6 +106,7 @@ void usage_merge(struct usage *total, const struct usage *more)
     total->doubtful = more->doubtful || (total->doubtful && !more->known);
     if (!more->known)
         return;
+    total->lacks_input = more->lacks_input && (total->lacks_input || !total->known);
     total->known = true;
     total->input = larger(total->input, more->input);
     total->cached_input = larger(total->cached_input, more->cached_input);

@@ -40,7 +40,8 @@ struct price_request {
 struct usage {
     bool known;
     uint64_t input, cached_input, cache_write, output; /* cached and write are parts of input */
-    bool doubtful; /* the last report was one that nobody can believe */
+    bool doubtful; /* the last report was a provisional one, or one that nobody can believe */
+    bool lacks_input; /* no report has said yet what the input was */
 };
 
 /* Worst case: calls 1, tokens, cost; and the two parts of tokens. */
@@ -50,12 +51,16 @@ void price_worst(const struct price *p, const struct price_request *r, struct am
 /* Real: calls 1, tokens, cost. u->known and believable. */
 void price_real(const struct price *p, const struct usage *u, struct amounts *out);
 
-/* Invariant 6: parts not above totals, each kind at most 16 x its reserved tokens. */
+/* Whether it speaks of a whole answer, so that callers may see it. */
+bool usage_whole(const struct usage *u);
+
+/* Invariant 6: whole, parts not above totals, each kind at most 16 x its reserved tokens. */
 bool usage_believable(const struct usage *u, uint64_t reserved_in, uint64_t reserved_out);
 
 /*
  * Merges a further report of the same call: running totals, so field-wise maximum; a report
- * of zeros after a real one changes nothing.
+ * of zeros after a real one changes nothing. A provisional report counts only together with
+ * one after it that is not.
  */
 void usage_merge(struct usage *total, const struct usage *more);
 

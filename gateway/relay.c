@@ -521,11 +521,10 @@ static void answer_stream(struct relay *r)
         tell_failure(r);
         return;
     }
-    r->end->gone =
-        !begin(r) ||
-        (r->job->request->include_usage && r->end->usage.known && !r->end->usage.doubtful &&
-         !sent(r, reply_stream_usage(r->reply, &r->end->usage))) ||
-        !sent(r, reply_stream_done(r->reply));
+    r->end->gone = !begin(r) ||
+                   (r->job->request->include_usage && usage_whole(&r->end->usage) &&
+                    !sent(r, reply_stream_usage(r->reply, &r->end->usage))) ||
+                   !sent(r, reply_stream_done(r->reply));
     if (!r->end->gone && !r->reply->x->single)
         drain(r);
 }

@@ -257,7 +257,7 @@ static void completion_body(struct sink *s, const struct reply *r, const void *w
     sink_string(s, p->text != NULL ? p->text : "");
     sink_format(s, ",\"refusal\":null},\"logprobs\":null,\"finish_reason\":\"%s\"}]",
                 finish_word(p->finish));
-    if (p->usage.known)
+    if (usage_whole(&p->usage))
         put_usage(s, &p->usage);
     sink_text(s, "}\n");
 }

@@ -29,7 +29,7 @@ class Request(Structure):
 
 class Usage(Structure):
     _fields_ = [("known", c_bool), ("input", c_uint64), ("cached", c_uint64),
-                ("written", c_uint64), ("output", c_uint64), ("doubtful", c_bool)]
+                ("written", c_uint64), ("output", c_uint64), ("doubtful", c_bool), ("lacks_input", c_bool)]
 
     def as_tuple(self):
         return (self.known, self.input, self.cached, self.written, self.output)

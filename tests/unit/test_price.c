@@ -13,6 +13,12 @@
 #define DOLLAR UINT64_C(1000000000)
 
 /* $0.15 in, $0.60 out, half price for cached input. */
+#define USAGE(is, in, cached, written, out, doubts)                                            \
+    {                                                                                          \
+        .known = is, .input = in, .cached_input = cached, .cache_write = written,              \
+        .output = out, .doubtful = doubts                                                      \
+    }
+
 static const struct price small = {
     .known = true,
     .input_nano = 150000000,
@@ -117,7 +123,7 @@ static void test_largest_bounds_do_not_wrap(void **state)
                       .cache_write_nano = PRICE_MAX_NANO - 1,
                       .output_nano = PRICE_MAX_NANO - 1,
                       .per_call_nano = PRICE_MAX_NANO};
-    struct usage u = {true, PRICE_COUNTED, PRICE_COUNTED / 2, 1, PRICE_COUNTED, false};
+    struct usage u = USAGE(true, PRICE_COUNTED, PRICE_COUNTED / 2, 1, PRICE_COUNTED, false);
     struct amounts a;
     (void)state;
     price_real(&p, &u, &a);
@@ -128,7 +134,7 @@ static void test_largest_bounds_do_not_wrap(void **state)
 /* F22: of 100 input tokens 80 were cached: 20 at the full price and 80 at the cached one. */
 static void test_f22_cached_tokens_are_counted_once(void **state)
 {
-    struct usage u = {true, 100, 80, 0, 10, false};
+    struct usage u = USAGE(true, 100, 80, 0, 10, false);
     struct amounts a;
     (void)state;
     price_real(&small, &u, &a);
@@ -146,7 +152,7 @@ static void test_rounds_up_once_per_call(void **state)
                       .input_nano = 500000, /* half a nano-dollar a token */
                       .output_nano = 500000,
                       .per_call_nano = 7};
-    struct usage u = {true, 1, 0, 0, 1, false};
+    struct usage u = USAGE(true, 1, 0, 0, 1, false);
     struct amounts a;
     (void)state;
     price_real(&p, &u, &a);
@@ -168,19 +174,22 @@ static void test_f29_believable(void **state)
         struct usage usage;
         bool believable;
     } rows[] = {
-        {"no usage", {false, 1, 0, 0, 1, false}, false},
-        {"the last report was nonsense", {true, 1, 0, 0, 1, true}, false},
-        {"nothing used", {true, 0, 0, 0, 0, false}, true},
-        {"sixteen times the input", {true, 1600, 0, 0, 1, false}, true},
-        {"one token more", {true, 1601, 0, 0, 1, false}, false},
-        {"sixteen times the output", {true, 1, 0, 0, 160, false}, true},
-        {"one more of those", {true, 1, 0, 0, 161, false}, false},
-        {"all input cached", {true, 100, 100, 0, 1, false}, true},
-        {"more cached than there was", {true, 100, 101, 0, 1, false}, false},
-        {"cached and written together above the input", {true, 100, 60, 41, 1, false}, false},
-        {"cached and written make up the input", {true, 100, 60, 40, 1, false}, true},
-        {"hostile: sums that wrap", {true, 100, 2, UINT64_MAX, 1, false}, false},
-        {"hostile: the largest number", {true, UINT64_MAX, 0, 0, UINT64_MAX, false}, false},
+        {"no usage", USAGE(false, 1, 0, 0, 1, false), false},
+        {"the last report was nonsense", USAGE(true, 1, 0, 0, 1, true), false},
+        {"nothing said of the input", {.known = true, .output = 1, .lacks_input = true}, false},
+        {"nothing used", USAGE(true, 0, 0, 0, 0, false), true},
+        {"sixteen times the input", USAGE(true, 1600, 0, 0, 1, false), true},
+        {"one token more", USAGE(true, 1601, 0, 0, 1, false), false},
+        {"sixteen times the output", USAGE(true, 1, 0, 0, 160, false), true},
+        {"one more of those", USAGE(true, 1, 0, 0, 161, false), false},
+        {"all input cached", USAGE(true, 100, 100, 0, 1, false), true},
+        {"more cached than there was", USAGE(true, 100, 101, 0, 1, false), false},
+        {"cached and written together above the input", USAGE(true, 100, 60, 41, 1, false),
+         false},
+        {"cached and written make up the input", USAGE(true, 100, 60, 40, 1, false), true},
+        {"hostile: sums that wrap", USAGE(true, 100, 2, UINT64_MAX, 1, false), false},
+        {"hostile: the largest number", USAGE(true, UINT64_MAX, 0, 0, UINT64_MAX, false),
+         false},
     };
     (void)state;
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
@@ -192,8 +201,9 @@ static void test_f29_believable(void **state)
 static void test_f19_f20_running_totals(void **state)
 {
     static const struct usage reports[] = {
-        {true, 10, 4, 0, 5, false}, {true, 10, 4, 2, 9, false},     {true, 10, 4, 2, 14, false},
-        {true, 0, 0, 0, 0, false},  {false, 99, 99, 99, 99, false}, {true, 10, 0, 0, 3, false},
+        USAGE(true, 10, 4, 0, 5, false),     USAGE(true, 10, 4, 2, 9, false),
+        USAGE(true, 10, 4, 2, 14, false),    USAGE(true, 0, 0, 0, 0, false),
+        USAGE(false, 99, 99, 99, 99, false), USAGE(true, 10, 0, 0, 3, false),
     };
     struct usage total = {0};
     (void)state;
@@ -209,6 +219,32 @@ static void test_f19_f20_running_totals(void **state)
     assert_true(total.known && total.doubtful);
     usage_merge(&total, &reports[0]);
     assert_true(total.known && !total.doubtful);
+}
+
+/*
+ * F21: what a stream's first event says of its output is provisional, and its last one may leave
+ * out the input: neither counts alone.
+ */
+static void test_f21_a_provisional_report_and_the_last_one(void **state)
+{
+    static const struct usage first = {
+        .known = true, .input = 30, .cached_input = 10, .output = 1, .doubtful = true};
+    static const struct usage last = {.known = true, .output = 15, .lacks_input = true};
+    struct usage total = {0};
+    (void)state;
+    usage_merge(&total, &first);
+    assert_false(usage_whole(&total));
+    usage_merge(&total, &last);
+    assert_true(usage_whole(&total) && usage_believable(&total, 30, 15));
+    assert_int_equal(total.input, 30);
+    assert_int_equal(total.cached_input, 10);
+    assert_int_equal(total.output, 15);
+    total = (struct usage){0};
+    usage_merge(&total, &last);
+    usage_merge(&total, &last);
+    assert_false(usage_whole(&total));
+    usage_merge(&total, &first); /* in the wrong order, and so a lie */
+    assert_false(usage_whole(&total));
 }
 
 /* F8: prices are per million; above the sanity bound a unit was mistaken. */
@@ -299,6 +335,7 @@ int main(void)
         cmocka_unit_test(test_rounds_up_once_per_call),
         cmocka_unit_test(test_f29_believable),
         cmocka_unit_test(test_f19_f20_running_totals),
+        cmocka_unit_test(test_f21_a_provisional_report_and_the_last_one),
         cmocka_unit_test(test_f8_parse),
         cmocka_unit_test(test_format),
     };
