@@ -36,17 +36,28 @@
 enum require { REQUIRE_NONE, REQUIRE_KEY, REQUIRE_ACCOUNT };
 enum proxy_header { PROXY_X_FORWARDED_FOR, PROXY_FORWARDED };
 
-enum provider_kind { PROVIDER_OPENAI };
+enum provider_kind { PROVIDER_OPENAI, PROVIDER_ANTHROPIC };
+
+/* How hard a model is told to think before it answers; AS_IS: it is not told. */
+enum reasoning {
+    REASONING_AS_IS,
+    REASONING_NONE,
+    REASONING_LOW,
+    REASONING_MEDIUM,
+    REASONING_HIGH
+};
 
 struct config_model {
     char alias[LEDGER_MODEL_MAX]; /* the section's title: what callers see */
     enum provider_kind provider;
-    char *url;                /* the API's base: "https://api.openai.com/v1" */
-    char *name;               /* the upstream's model name; never shown */
-    char *key_file;           /* or NULL: a local model needs none */
-    char *key;                /* its content, or NULL */
-    bool key_loose;           /* others can read the file: no key was taken from it */
-    char *output_field;       /* "max_completion_tokens" or "max_tokens" */
+    char *url;  /* the API's base: "https://api.openai.com/v1"; the provider appends a path */
+    char *name; /* the upstream's model name; never shown */
+    char *key_file;     /* or NULL: a local model needs none */
+    char *key;          /* its content, or NULL */
+    bool key_loose;     /* others can read the file: no key was taken from it */
+    char *output_field; /* openai: "max_completion_tokens" or "max_tokens" */
+    bool stream_usage;  /* openai: streams are asked for their usage */
+    enum reasoning reasoning;
     char *system_prompt_file; /* or NULL */
     char *system_prompt;      /* its content, or NULL */
     char *ca_file;            /* or NULL: the library's own */

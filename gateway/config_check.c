@@ -14,6 +14,7 @@
 #include "gateway/config_list.h"
 #include "gateway/config_options.h"
 #include "gateway/config_value.h"
+#include "gateway/provider.h"
 
 #define LINE_MAX_BYTES 320 /* longest: a path of 100 bytes, or two names, and some advice */
 #define DAY_SECONDS    86400U
@@ -304,8 +305,8 @@ static bool is_readable_file(const char *path)
 /* What would fail with each call. */
 static void check_call(const struct config_model *m, struct findings *f)
 {
-    static const char appended[] = "/chat/completions";
-    size_t n = strlen(m->url), k = sizeof appended - 1;
+    const char *appended = provider_of(m->provider)->path;
+    size_t n = strlen(m->url), k = strlen(appended);
 
     if (m->key_loose)
         find(f, "model %s: others can read key-file %.100s: chmod 640 or 600", m->alias,

@@ -37,8 +37,9 @@ const char *const config_section_names[SECTIONS] = {
 static const char *const timezones[] = {"utc", "local", NULL};
 static const char *const ceilings[] = {"required", "none", NULL};
 static const char *const durabilities[] = {"commit", "!lease", NULL};
-static const char *const providers[] = {"openai", "!anthropic", NULL};
+static const char *const providers[] = {"openai", "anthropic", NULL};
 static const char *const output_fields[] = {"max_completion_tokens", "max_tokens", NULL};
+static const char *const efforts[] = {"as-is", "none", "low", "medium", "high", NULL};
 static const char *const subjects[] = {"address",   "visitor",  "account", "key",
                                        "anonymous", "everyone", NULL};
 static const char *const units[] = {"calls", "tokens", "cost", "concurrent", NULL};
@@ -98,6 +99,10 @@ const struct option config_options[] = {
      "longest answer"},
     {SECTION_MODEL, OPTION_CHOICE, "output-field", "max_completion_tokens", 0, 0, 0, IN(config_model, output_field), output_fields,
      "how this API calls the cap on the answer"},
+    {SECTION_MODEL, OPTION_WORD, "stream-usage", "yes", 0, 0, 0, IN(config_model, stream_usage), answers,
+     "whether the use of a stream is asked for"},
+    {SECTION_MODEL, OPTION_WORD, "reasoning", "as-is", 0, 0, 0, IN(config_model, reasoning), efforts,
+     "how hard the model is told to think before it answers"},
     {SECTION_MODEL, OPTION_MONEY, "price-input", NULL, 0, 0, PRICE_MAX_NANO, IN(config_model, price.input_nano), NULL,
      "dollars per million input tokens"},
     {SECTION_MODEL, OPTION_MONEY, "price-cached-input", NULL, 0, 0, PRICE_MAX_NANO, IN(config_model, price.cached_input_nano), NULL,

@@ -1,4 +1,4 @@
-/* What all dialects share when they read an answer's JSON: counts, text and errors. */
+/* What all dialects share when they write and read JSON: counts, text, errors. */
 #include "gateway/dialect.h"
 
 #include <stdio.h>
@@ -34,6 +34,15 @@ bool dialect_text(struct part *out, const json_t *text)
 bool dialect_is(const json_t *text, const char *word)
 {
     return json_is_string(text) && strcmp(json_string_value(text), word) == 0;
+}
+
+const char *dialect_effort(enum reasoning reasoning)
+{
+    static const char *const words[] = {[REASONING_NONE] = "none",
+                                        [REASONING_LOW] = "low",
+                                        [REASONING_MEDIUM] = "medium",
+                                        [REASONING_HIGH] = "high"};
+    return words[reasoning];
 }
 
 bool dialect_end(bool ok, struct part *part, struct part *out)

@@ -1,5 +1,5 @@
 /*
- * What all dialects share when they read an answer's JSON (pure). Security: of what an API sends,
+ * What all dialects share when they write and read JSON (pure). Security: of what an API sends,
  * only visible text, bounded counts and a code of letters, digits and '_' ever leave these.
  */
 #ifndef GATEWAY_DIALECT_H
@@ -28,6 +28,9 @@ void dialect_code(const json_t *error, char out[PROVIDER_CODE_MAX + 1]);
 
 /* Whether `text` is this JSON string. False for what is no string. */
 bool dialect_is(const json_t *text, const char *word);
+
+/* The word for how hard to think; NULL: none is to be sent. */
+const char *dialect_effort(enum reasoning reasoning);
 
 /* The last step of reading an answer: the part to *out, or, if it made no sense, freed. */
 bool dialect_end(bool ok, struct part *part, struct part *out);

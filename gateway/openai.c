@@ -46,9 +46,13 @@ static char *body(const struct config_model *m, const struct request *r, size_t 
               json_object_set_new(root, "messages", messages(m, r)) == 0 &&
               json_object_set_new(root, m->output_field,
                                   json_integer(m->price.max_output_tokens)) == 0;
-    if (ok && r->stream) /* without being asked, most providers report no usage of a stream */
-        ok = json_object_set_new(root, "stream", json_true()) == 0 &&
-             json_object_set_new(root, "stream_options",
+    if (ok && dialect_effort(m->reasoning) != NULL)
+        ok = json_object_set_new(root, "reasoning_effort",
+                                 json_string(dialect_effort(m->reasoning))) == 0;
+    if (ok && r->stream)
+        ok = json_object_set_new(root, "stream", json_true()) == 0;
+    if (ok && r->stream && m->stream_usage) /* unasked, most report no usage of a stream */
+        ok = json_object_set_new(root, "stream_options",
                                  json_pack("{s:b}", "include_usage", 1)) == 0;
     if (ok)
         text = json_dumps(root, JSON_COMPACT);
@@ -94,6 +98,7 @@ static bool take_usage(const json_t *v, struct usage *out)
         !dialect_count(v, "total_tokens", &total) ||
         !details_of(v, "prompt_tokens_details", &in) ||
         !details_of(v, "completion_tokens_details", &generated) ||
+        !dialect_count(v, "prompt_cache_hit_tokens", &cached) || /* DeepSeek */
         !dialect_count(in, "cached_tokens", &cached) ||
         !dialect_count(in, "cache_write_tokens", &written) ||
         !dialect_count(generated, "reasoning_tokens", &reasoning))
@@ -134,7 +139,9 @@ static const json_t *error_in(const json_t *root)
     const json_t *error = json_object_get(root, "error");
     const char *object = json_string_value(json_object_get(root, "object"));
     if (error == NULL && object != NULL && strcmp(object, "error") == 0)
-        error = root; /* as vLLM and Mistral write it */
+        return root;                          /* as vLLM and Mistral write it */
+    if (error == NULL || json_is_null(error)) /* Groq, at the end of what it gave up */
+        error = json_object_get(json_object_get(root, "x_groq"), "error");
     return json_is_null(error) ? NULL : error;
 }
 
@@ -188,6 +195,8 @@ static bool take_finish(const json_t *v, struct part *out)
         {"", FINISH_NONE},
         {"stop", FINISH_STOP},
         {"length", FINISH_LENGTH},
+        {"model_length", FINISH_LENGTH},                 /* Mistral: its context is full */
+        {"insufficient_system_resource", FINISH_LENGTH}, /* DeepSeek: it was cut short */
         {"content_filter", FINISH_FILTER},
     };
     if (v == NULL || json_is_null(v))
@@ -233,6 +242,8 @@ static bool take_answer(const json_t *root, const char *holder, struct part *out
     if (!json_is_object(root))
         return false;
     const json_t *usage = json_object_get(root, "usage");
+    if (usage == NULL || json_is_null(usage)) /* Groq, where it was not asked for */
+        usage = json_object_get(json_object_get(root, "x_groq"), "usage");
     if (!take_usage(usage, &out->usage))
         out->usage.doubtful = !is_placeholder(usage);
     take_error(root, out);

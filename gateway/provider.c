@@ -4,10 +4,12 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "gateway/anthropic.h"
 #include "gateway/openai.h"
 
 static const struct provider *const providers[] = {
     [PROVIDER_OPENAI] = &openai_provider,
+    [PROVIDER_ANTHROPIC] = &anthropic_provider,
 };
 
 const struct provider *provider_of(enum provider_kind kind)

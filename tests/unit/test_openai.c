@@ -56,8 +56,10 @@ static void test_f28_body(void **state)
 /* F16: usage of a stream is asked for, whether or not the client wants to see it. */
 static void test_f16_usage_is_asked_for(void **state)
 {
-    struct config_model m = {
-        .name = name, .output_field = tokens_field, .price = {.max_output_tokens = 5}};
+    struct config_model m = {.name = name,
+                             .output_field = tokens_field,
+                             .stream_usage = true,
+                             .price = {.max_output_tokens = 5}};
     struct request r = {.messages = two + 1, .n_messages = 1, .stream = true};
     (void)state;
     for (int i = 0; i < 2; i++) {
@@ -66,6 +68,39 @@ static void test_f16_usage_is_asked_for(void **state)
                     "{\"model\":\"gpt-test\",\"messages\":[{\"role\":\"user\",\"content\":"
                     "\"hi\"}],\"max_tokens\":5,\"stream\":true,\"stream_options\":"
                     "{\"include_usage\":true}}");
+    }
+    m.stream_usage = false; /* an API that refuses the field */
+    expect_body(&m, &r,
+                "{\"model\":\"gpt-test\",\"messages\":[{\"role\":\"user\",\"content\":\"hi\"}],"
+                "\"max_tokens\":5,\"stream\":true}");
+}
+
+/* F27: what a small cap is not to be spent on. */
+static void test_f27_reasoning_is_bounded_where_it_is_said(void **state)
+{
+    static const struct {
+        enum reasoning reasoning;
+        const char *field;
+    } rows[] = {
+        {REASONING_AS_IS, ""},
+        {REASONING_NONE, ",\"reasoning_effort\":\"none\""},
+        {REASONING_LOW, ",\"reasoning_effort\":\"low\""},
+        {REASONING_MEDIUM, ",\"reasoning_effort\":\"medium\""},
+        {REASONING_HIGH, ",\"reasoning_effort\":\"high\""},
+    };
+    struct config_model m = {
+        .name = name, .output_field = tokens_field, .price = {.max_output_tokens = 5}};
+    struct request r = {.messages = two + 1, .n_messages = 1};
+    char text[256];
+    (void)state;
+    for (size_t i = 0; i < N(rows); i++) {
+        m.reasoning = rows[i].reasoning;
+        snprintf(
+            text, sizeof text,
+            "{\"model\":\"gpt-test\",\"messages\":[{\"role\":\"user\",\"content\":\"hi\"}],"
+            "\"max_tokens\":5%s}",
+            rows[i].field);
+        expect_body(&m, &r, text);
     }
 }
 
@@ -440,11 +475,143 @@ static void test_whole_answers(void **state)
         expect_part(read_whole, rows[i].json, rows[i].part);
 }
 
+/* -- as each API really writes it -- */
+
+#define CHUNK                                                                                  \
+    "{\"id\":\"x\",\"object\":\"chat.completion.chunk\",\"created\":1,\"model\":\"m\","
+
+static void test_shapes_of_the_apis(void **state)
+{
+    static const struct {
+        const char *api, *json, *part;
+    } rows[] = {
+        {"OpenAI: filler, and no usage yet",
+         CHUNK
+         "\"service_tier\":\"default\",\"system_fingerprint\":\"fp\",\"choices\":[{\"index\":0,"
+         "\"delta\":{\"content\":\"Hi\"},\"logprobs\":null,\"finish_reason\":null}],"
+         "\"usage\":null,\"obfuscation\":\"a8Kx\"}",
+         "Hi/-/-/"},
+        {"OpenAI: the usage at the end",
+         CHUNK "\"choices\":[],\"usage\":{\"prompt_tokens\":19,\"completion_tokens\":10,"
+               "\"total_tokens\":29,\"prompt_tokens_details\":{\"cached_tokens\":4,"
+               "\"audio_tokens\":0},\"completion_tokens_details\":{\"reasoning_tokens\":6,"
+               "\"audio_tokens\":0,\"accepted_prediction_tokens\":0,"
+               "\"rejected_prediction_tokens\":0}}}",
+         "-/-/19,4,0,10/"},
+        {"OpenRouter: costs beside the tokens",
+         CHUNK "\"provider\":\"X\",\"choices\":[{\"index\":0,\"delta\":{\"role\":\"assistant\","
+               "\"content\":\"\"},\"finish_reason\":null,\"native_finish_reason\":null}],"
+               "\"usage\":{\"prompt_tokens\":20,\"completion_tokens\":10,\"total_tokens\":30,"
+               "\"cost\":0.00014,\"is_byok\":false,\"prompt_tokens_details\":{"
+               "\"cached_tokens\":5,\"cache_write_tokens\":7},\"cost_details\":{"
+               "\"upstream_inference_cost\":null},\"completion_tokens_details\":{"
+               "\"reasoning_tokens\":3}}}",
+         "-/-/20,5,7,10/"},
+        {"OpenRouter: an error in the middle of a stream",
+         CHUNK "\"provider\":\"X\",\"error\":{\"code\":429,\"message\":\"x\",\"metadata\":{}},"
+               "\"choices\":[{\"index\":0,\"delta\":{\"content\":\"\"},\"finish_reason\":"
+               "\"error\",\"native_finish_reason\":\"error\"}]}",
+         "-/-/-/error refused"},
+        {"Groq: the usage unasked for",
+         CHUNK "\"choices\":[{\"index\":0,\"delta\":{},\"logprobs\":null,\"finish_reason\":"
+               "\"stop\"}],\"x_groq\":{\"id\":\"req_1\",\"usage\":{\"queue_time\":0.03,"
+               "\"prompt_tokens\":24,\"prompt_time\":0.004,\"completion_tokens\":8,"
+               "\"completion_time\":0.01,\"total_tokens\":32,\"total_time\":0.015}}}",
+         "-/stop/24,0,0,8/"},
+        {"Groq: its usage twice",
+         CHUNK "\"choices\":[],\"usage\":{\"prompt_tokens\":24,\"completion_tokens\":8,"
+               "\"total_tokens\":32},\"x_groq\":{\"usage\":{\"prompt_tokens\":1,"
+               "\"completion_tokens\":1}}}",
+         "-/-/24,0,0,8/"},
+        {"Groq: the first chunk", CHUNK "\"choices\":[],\"x_groq\":{\"id\":\"req_1\"}}",
+         "-/-/-/"},
+        {"Groq: an answer given up",
+         CHUNK "\"choices\":[],\"x_groq\":{\"error\":\"over capacity\"}}", "-/-/-/error"},
+        {"DeepSeek: the cache's share outside of the details",
+         CHUNK
+         "\"choices\":[{\"index\":0,\"delta\":{\"content\":\"\",\"reasoning_content\":null},"
+         "\"finish_reason\":\"stop\"}],\"usage\":{\"prompt_tokens\":100,"
+         "\"completion_tokens\":9,\"total_tokens\":109,\"prompt_cache_hit_tokens\":64,"
+         "\"prompt_cache_miss_tokens\":36}}",
+         "-/stop/100,64,0,9/"},
+        {"DeepSeek: in both places",
+         CHUNK "\"choices\":[],\"usage\":{\"prompt_tokens\":100,\"completion_tokens\":9,"
+               "\"total_tokens\":109,\"prompt_tokens_details\":{\"cached_tokens\":64},"
+               "\"prompt_cache_hit_tokens\":64,\"prompt_cache_miss_tokens\":36}}",
+         "-/-/100,64,0,9/"},
+        {"DeepSeek: a cache larger than the prompt",
+         CHUNK "\"choices\":[],\"usage\":{\"prompt_tokens\":100,\"completion_tokens\":9,"
+               "\"prompt_cache_hit_tokens\":101}}",
+         "-/-/-/"},
+        {"DeepSeek: out of resources",
+         CHUNK "\"choices\":[{\"index\":0,\"delta\":{\"content\":\"\"},\"finish_reason\":"
+               "\"insufficient_system_resource\"}]}",
+         "-/length/-/"},
+        {"Mistral: thinking in parts",
+         CHUNK "\"choices\":[{\"index\":0,\"delta\":{\"content\":[{\"type\":\"thinking\","
+               "\"thinking\":[{\"type\":\"text\",\"text\":\"hm\"}]}]},\"finish_reason\":null}],"
+               "\"p\":\"abcdefgh\"}",
+         "-/-/-/"},
+        {"Mistral: its context is full",
+         CHUNK "\"choices\":[{\"index\":0,\"delta\":{\"content\":\"\"},\"finish_reason\":"
+               "\"model_length\"}],\"usage\":{\"prompt_tokens\":5,\"total_tokens\":7,"
+               "\"completion_tokens\":2}}",
+         "-/length/5,0,0,2/"},
+        {"Gemini: running totals, the thinking only in the sum",
+         CHUNK
+         "\"choices\":[{\"delta\":{\"content\":\"Hi\",\"role\":\"assistant\"},\"index\":0}],"
+         "\"usage\":{\"completion_tokens\":2,\"prompt_tokens\":8,\"total_tokens\":60}}",
+         "Hi/-/8,0,0,52/"},
+        {"Gemini: nothing generated yet, and no count of it",
+         CHUNK "\"choices\":[{\"delta\":{\"role\":\"assistant\"},\"index\":0}],\"usage\":{"
+               "\"prompt_tokens\":8,\"total_tokens\":8}}",
+         "-/-/-/"},
+        {"Ollama: reasoning in a field of its own",
+         CHUNK "\"choices\":[{\"index\":0,\"delta\":{\"role\":\"assistant\",\"content\":\"\","
+               "\"reasoning\":\"hm\"},\"finish_reason\":null}]}",
+         "-/-/-/"},
+        {"Ollama: an error that is a text", "{\"error\":\"model runner has stopped\"}",
+         "-/-/-/error"},
+        {"llama.cpp: timings beside the usage",
+         CHUNK "\"choices\":[],\"usage\":{\"completion_tokens\":9,\"prompt_tokens\":15,"
+               "\"total_tokens\":24},\"timings\":{\"prompt_n\":15,\"prompt_ms\":30.5,"
+               "\"predicted_per_second\":1e2}}",
+         "-/-/15,0,0,9/"},
+        {"llama.cpp: the first chunk",
+         CHUNK "\"choices\":[{\"finish_reason\":null,\"index\":0,\"delta\":{\"role\":"
+               "\"assistant\",\"content\":null}}]}",
+         "-/-/-/"},
+        {"vLLM: reasons of its own",
+         CHUNK
+         "\"choices\":[{\"index\":0,\"delta\":{\"content\":\"\"},\"logprobs\":null,"
+         "\"finish_reason\":\"stop\",\"stop_reason\":null,\"token_ids\":null}],\"usage\":{"
+         "\"prompt_tokens\":9,\"total_tokens\":12,\"completion_tokens\":3,"
+         "\"prompt_tokens_details\":null}}",
+         "-/stop/9,0,0,3/"},
+        {"vLLM: an error in the middle of a stream",
+         "{\"error\":{\"object\":\"error\",\"message\":\"x\",\"type\":\"BadRequestError\","
+         "\"param\":null,\"code\":400}}",
+         "-/-/-/error"},
+    };
+    (void)state;
+    for (size_t i = 0; i < N(rows); i++)
+        expect_part(read_event, rows[i].json, rows[i].part);
+}
+
+/* DeepSeek and OpenRouter keep a connection open by blanks before a plain answer. */
+static void test_blanks_before_a_whole_answer(void **state)
+{
+    (void)state;
+    expect_part(read_whole, "\n\n \n" MESSAGE("{\"content\":\"Hi\"}", "\"stop\""),
+                "Hi/stop/-/");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_f28_body),
         cmocka_unit_test(test_f16_usage_is_asked_for),
+        cmocka_unit_test(test_f27_reasoning_is_bounded_where_it_is_said),
         cmocka_unit_test(test_body_that_is_no_utf8_is_not_sent),
         cmocka_unit_test(test_headers),
         cmocka_unit_test(test_events),
@@ -454,6 +621,8 @@ int main(void)
         cmocka_unit_test(test_f47_errors),
         cmocka_unit_test(test_f47_error_codes),
         cmocka_unit_test(test_whole_answers),
+        cmocka_unit_test(test_shapes_of_the_apis),
+        cmocka_unit_test(test_blanks_before_a_whole_answer),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
