@@ -1,15 +1,9 @@
 /* OpenAI's dialect: what is sent, and what events and whole answers say. */
 #include "gateway/openai.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
-#include <cmocka.h>
+#include "tests/unit/parts.h"
 
 #define N(a) (sizeof(a) / sizeof((a)[0]))
 
@@ -133,8 +127,6 @@ static void test_headers(void **state)
 
 /* -- what is answered -- */
 
-typedef bool read_fn(const char *text, size_t n, struct part *out);
-
 static bool read_event(const char *text, size_t n, struct part *out)
 {
     return openai_provider.event("message", text, n, out);
@@ -143,33 +135,6 @@ static bool read_event(const char *text, size_t n, struct part *out)
 static bool read_whole(const char *text, size_t n, struct part *out)
 {
     return openai_provider.whole(text, n, out);
-}
-
-/* A part as "text/finish/usage/flags"; "nonsense" if it is none. */
-static void expect_part(read_fn *read, const char *json, const char *expected)
-{
-    static const char *const finishes[] = {"-", "stop", "length", "filter", "other"};
-    struct part p;
-    char text[256], usage[96] = "-";
-    memset(&p, 0x5A, sizeof p);
-    if (!read(json, strlen(json), &p)) {
-        assert_int_equal(p.bytes, (size_t)0x5A5A5A5A5A5A5A5A); /* untouched */
-        if (strcmp(expected, "nonsense") != 0)
-            fail_msg("%s: nonsense", json);
-        return;
-    }
-    assert_int_equal(p.bytes, p.text == NULL ? 0 : strlen(p.text));
-    if (p.usage.known)
-        snprintf(usage, sizeof usage, "%llu,%llu,%llu,%llu", (unsigned long long)p.usage.input,
-                 (unsigned long long)p.usage.cached_input,
-                 (unsigned long long)p.usage.cache_write, (unsigned long long)p.usage.output);
-    snprintf(text, sizeof text, "%s/%s/%s/%s%s%s", p.text == NULL ? "-" : p.text,
-             finishes[p.finish], usage, p.error ? "error" : "", p.refused ? " refused" : "",
-             p.done ? "done" : "");
-    if (strcmp(text, expected) != 0)
-        fail_msg("%s: %s", json, text);
-    part_free(&p);
-    assert_null(p.text);
 }
 
 #define DELTA(delta) "{\"choices\":[{\"index\":0,\"delta\":" delta ",\"finish_reason\":null}]}"
