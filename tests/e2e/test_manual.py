@@ -64,7 +64,7 @@ def test_every_command_and_flag_is_in_the_page_of_commands():
         assert name in text, name
 
 
-@pytest.mark.parametrize("name", ["pennygate.conf", "daily-counter.conf"])
+@pytest.mark.parametrize("name", ["pennygate.conf", "daily-counter.conf", "anthropic.conf"])
 def test_the_examples_are_accepted(site, name):
     """With the paths of this test in place of those of a real host."""
     place = site()

@@ -376,7 +376,9 @@ static void test_refused_values(void **state)
         {"a URL with a password", "model", "url = 'https://me:pw@api/v1'", "must be like"},
         {"a URL with a query", "model", "url = 'https://api/v1?key=x'", "must be like"},
         {"a URL without a host", "model", "url = 'https:///v1'", "must be like"},
-        {"an alien provider", "model", "provider = anthropic", "is not available yet"},
+        {"an alien provider", "model", "provider = gemini", "is none of: openai anthropic"},
+        {"an alien effort", "model", "reasoning = minimal",
+         "is none of: as-is none low medium high"},
         {"an alien output field", "model", "output-field = max_new_tokens",
          "is none of: max_completion_tokens max_tokens"},
         {"F8: a price above $1000 per million", "model", "price-input = '$1000.01'",
@@ -521,6 +523,8 @@ static void test_defaults(void **state)
     assert_int_equal(c->log_level, LOG_LEVEL_INFO);
     assert_string_equal(m->alias, "demo");
     assert_int_equal(m->provider, PROVIDER_OPENAI);
+    assert_true(m->stream_usage);
+    assert_int_equal(m->reasoning, REASONING_AS_IS);
     assert_string_equal(m->url, "https://api.example/v1");
     assert_string_equal(m->name, "small-1");
     assert_null(m->key);
@@ -1196,6 +1200,11 @@ static void test_faults(void **state)
         {"the API's path, which is appended, written as well",
          SITE "model demo { url = 'https://a/v1/chat/completions/' model = b }\n", 1,
          "url ends in /chat/completions, which is appended"},
+        {"the other API's path, written as well",
+         SITE "model demo { provider = anthropic url = 'https://a/v1/messages' model = b }\n",
+         1, "url ends in /messages, which is appended"},
+        {"the one API's path with the other provider",
+         SITE "model demo { url = 'https://a/v1/messages' model = b }\n", 0, ""},
         {"a path that only looks like it",
          SITE "model demo { url = 'https://a/my/chat/completions/v1' model = b }\n", 0, ""},
         {"certificates that are not there",
