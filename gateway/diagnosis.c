@@ -86,13 +86,29 @@ static uint32_t hash_of(const char *text)
     return hash;
 }
 
-void diagnosis_tell(const struct config_model *m, const struct diagnosis *d)
+static void tell(enum log_level level, const char *text)
 {
     static struct log_once once[KINDS];
+    uint32_t hash = hash_of(text);
+
+    log_line_once(&once[hash % KINDS], (int)(hash >> 1), level, "%s", text);
+}
+
+void diagnosis_tell(const struct config_model *m, const struct diagnosis *d)
+{
     char text[DIAGNOSIS_TEXT_MAX];
-    uint32_t hash;
 
     diagnosis_text(m, d, text);
-    hash = hash_of(text);
-    log_line_once(&once[hash % KINDS], (int)(hash >> 1), LOG_LEVEL_ERROR, "%s", text);
+    tell(LOG_LEVEL_ERROR, text);
+}
+
+void diagnosis_tell_empty(const struct config_model *m)
+{
+    char text[DIAGNOSIS_TEXT_MAX];
+
+    snprintf(text, sizeof(text),
+             "model %s: an answer was used up before its first word: raise max-output-tokens, "
+             "or set reasoning",
+             m->alias);
+    tell(LOG_LEVEL_WARNING, text);
 }

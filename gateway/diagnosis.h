@@ -22,4 +22,7 @@ void diagnosis_text(const struct config_model *m, const struct diagnosis *d,
 /* Logs it; the same again only after a minute. */
 void diagnosis_tell(const struct config_model *m, const struct diagnosis *d);
 
+/* Logs that an answer which is paid for ended at the cap before its first word; as above. */
+void diagnosis_tell_empty(const struct config_model *m);
+
 #endif

@@ -42,6 +42,7 @@ struct relay {
     bool started; /* the header has been sent: trouble is an event now */
     bool spoken;  /* the first chunk has been sent */
     bool done;    /* the dialect's end mark has come */
+    bool visible; /* of any answer: there was text in it */
     enum finish finish;
 };
 
@@ -186,6 +187,8 @@ static void settle(struct relay *r)
     if (r->end->health == HEALTH_REFUSED && seconds > 0)
         r->end->retry_after_ms = r->wait_ms;
     r->job->settle(r->job->arg, r->end);
+    if (!failed(r) && r->finish == FINISH_LENGTH && !r->visible)
+        diagnosis_tell_empty(r->job->model);
 }
 
 /* Not where the process is stopping or the caller has left: nothing is wrong then. */
@@ -383,6 +386,8 @@ static void run_plain(struct relay *r, struct part *answer)
     keep_text(r, answer);
     if (!failed(r) && answer->error)
         fail_part(r, answer);
+    r->finish = answer->finish;
+    r->visible = answer->text != NULL;
     if (!failed(r))
         r->end->usage = answer->usage;
 }
@@ -440,6 +445,7 @@ static void beat(struct relay *r)
 static bool on_part(struct relay *r, const struct part *p)
 {
     usage_merge(&r->end->usage, &p->usage);
+    r->visible = r->visible || p->text != NULL;
     keep_text(r, p);
     if (p->error)
         fail_part(r, p);

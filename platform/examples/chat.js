@@ -61,7 +61,10 @@ async function* events(response) {
 
 async function answer(response, words) {
   for await (const data of events(response)) {
-    if (data === '[DONE]') return;
+    if (data === '[DONE]') {
+      if (!words.textContent) throw new Error('The model has given an empty answer.');
+      return;
+    }
     const event = JSON.parse(data);
     if (event.error) throw new Error(event.error.message);
     const choice = event.choices && event.choices[0];
