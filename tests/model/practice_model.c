@@ -1,6 +1,6 @@
 /*
- * The practice model: a loopback server that speaks the OpenAI chat completions API, plain and
- * SSE, and can be told to be slow, wrong, hostile or absent. It counts honestly: a call is
+ * The practice model: a loopback server that speaks the OpenAI chat completions API and
+ * Anthropic's Messages API, plain and SSE, and can be told to be slow, wrong, hostile or absent. It counts honestly: a call is
  * counted before a byte of its answer is sent, so that a test can compare what the gateway
  * claims with what really arrived. For tests only; it binds 127.0.0.1 and nothing else.
  *
@@ -9,7 +9,8 @@
  * Prints "port N" once it listens; ends on SIGTERM, SIGINT and, with --until-eof, when its
  * standard input ends.
  *
- *   POST /v1/chat/completions  the API
+ *   POST /v1/chat/completions  the one API
+ *   POST /v1/messages          the other; settings mean what comes closest there
  *   POST /control              a JSON object, merged into the settings of all later calls;
  *                              {"reset": true} first restores defaults and zeroes statistics
  *   GET /stats                 what arrived, see stats_json
@@ -38,12 +39,14 @@
 #define BODY_MAX    8388608 /* far above what the gateway may send on */
 #define POOL_BYTES  524288  /* libmicrohttpd's memory a connection: header_bytes must fit */
 #define HEADER_LINE 4096    /* header_bytes comes in lines of this length */
-#define PATH_CHAT   "/v1/chat/completions"
 #define TYPE_JSON   "application/json"
 #define TYPE_SSE    "text/event-stream; charset=utf-8"
-#define DEFAULT_ERROR                                                                          \
+#define OPENAI_ERROR                                                                           \
     "{\"error\":{\"message\":\"practice error\",\"type\":\"practice\",\"param\":null,"         \
     "\"code\":\"practice\"}}"
+#define ANTHROPIC_ERROR                                                                        \
+    "{\"type\":\"error\",\"error\":{\"type\":\"overloaded_error\",\"message\":"                \
+    "\"practice error\"},\"request_id\":\"req_practice\"}"
 
 static const char DEFAULTS[] =
     "{"
@@ -63,8 +66,9 @@ static const char DEFAULTS[] =
     "\"gap_ms\":50,"          /* before each delta but the first */
     "\"hang\":false,"         /* never answers */
     /* usage: auto, none, null_after, zeros_after, running_totals, beside_choices,
-     * choices_missing, string, negative, fraction, huge, cached. auto sends it for a stream
-     * only if stream_options.include_usage asks; the others always. */
+     * choices_missing, string, negative, fraction, huge, cached, written (to the cache). auto
+     * sends it for an OpenAI stream only if stream_options.include_usage asks; the others
+     * always. Anthropic: with choices_missing only at the end. */
     "\"usage\":\"auto\","
     "\"prompt_tokens\":-1," /* < 0: counted roughly */
     "\"completion_tokens\":-1,"
@@ -77,7 +81,7 @@ static const char DEFAULTS[] =
     "\"split\":0," /* if > 0: so many bytes a write */
     /* trouble */
     "\"status\":200,"
-    "\"error_body\":null,"   /* body for a status other than 200; null: an OpenAI error */
+    "\"error_body\":null,"   /* body for a status other than 200; null: the API's error */
     "\"retry_after\":null,"  /* the header's value, string or integer */
     "\"error_in_200\":null," /* before, middle: an error event; body: a JSON body */
     "\"cut\":null,"          /* header, middle, content_length, silent_middle (no chunks) */
@@ -114,12 +118,22 @@ struct answer {
     bool cut; /* close instead of ending properly */
 };
 
+struct exchange;
+
+/* An API: its path, its error, and how its answers are made. */
+struct dialect {
+    const char *path, *error;
+    void (*build_stream)(struct exchange *x, const char *text);
+    void (*build_plain)(struct exchange *x, const char *text);
+};
+
 struct exchange {
     struct MHD_Connection *connection;
     int fd;
     char *body;
     size_t n;
-    bool chat, counted;
+    const struct dialect *dialect; /* NULL: not a call of an API */
+    bool counted;
     json_t *set;     /* the settings of this call */
     json_t *request; /* its body, or NULL */
     struct answer answer;
@@ -215,7 +229,9 @@ static const char *newline(const json_t *set)
     return set_is(set, "line_ending", "cr") ? "\r" : "\n";
 }
 
-static void add_event_text(struct answer *a, const json_t *set, const char *data, long delay_ms)
+/* `name` NULL: the event has none. */
+static void add_event_text(struct answer *a, const json_t *set, const char *name,
+                           const char *data, long delay_ms)
 {
     const char *nl = newline(set), *end;
     char *bytes = NULL;
@@ -226,6 +242,8 @@ static void add_event_text(struct answer *a, const json_t *set, const char *data
         fputs("\xef\xbb\xbf", f);
     if (set_bool(set, "comments"))
         fprintf(f, ": ping%s%s", nl, nl);
+    if (name != NULL)
+        fprintf(f, "event:%s%s%s", set_bool(set, "no_space") ? "" : " ", name, nl);
     for (; data != NULL; data = end == NULL ? NULL : end + 1) {
         end = strchr(data, '\n');
         fprintf(f, "data:%s%.*s%s", set_bool(set, "no_space") ? "" : " ",
@@ -237,12 +255,13 @@ static void add_event_text(struct answer *a, const json_t *set, const char *data
 }
 
 /* Takes the reference to `data`. */
-static void add_event(struct answer *a, const json_t *set, json_t *data, long delay_ms)
+static void add_event(struct answer *a, const json_t *set, const char *name, json_t *data,
+                      long delay_ms)
 {
     size_t layout = set_bool(set, "multi_line_data") ? JSON_INDENT(1) : JSON_COMPACT;
     char *text = must(json_dumps(must(data), layout | JSON_PRESERVE_ORDER));
 
-    add_event_text(a, set, text, delay_ms);
+    add_event_text(a, set, name, text, delay_ms);
     free(text);
     json_decref(data);
 }
@@ -339,16 +358,9 @@ static const struct {
     {"huge", "9007199254740993000"},
 };
 
-static json_t *usage(const struct exchange *x, long completion)
+/* All counts of `u` become the wrong value, if one is set. */
+static json_t *spoil(const struct exchange *x, json_t *u)
 {
-    long prompt = prompt_tokens(x);
-    json_t *u = must(json_pack("{s:I,s:I,s:I}", "prompt_tokens", (json_int_t)prompt,
-                               "completion_tokens", (json_int_t)completion, "total_tokens",
-                               (json_int_t)(prompt + completion)));
-
-    if (set_is(x->set, "usage", "cached"))
-        json_object_set_new(u, "prompt_tokens_details",
-                            json_pack("{s:I}", "cached_tokens", (json_int_t)(prompt * 4 / 5)));
     for (size_t i = 0; i < sizeof WRONG_USAGE / sizeof *WRONG_USAGE; i++) {
         const char *value = WRONG_USAGE[i].value, *name;
         json_t *count;
@@ -362,6 +374,25 @@ static json_t *usage(const struct exchange *x, long completion)
         }
     }
     return u;
+}
+
+/* ---- OpenAI's dialect ---- */
+
+static json_t *usage(const struct exchange *x, long completion)
+{
+    long prompt = prompt_tokens(x);
+    json_t *u = must(json_pack("{s:I,s:I,s:I}", "prompt_tokens", (json_int_t)prompt,
+                               "completion_tokens", (json_int_t)completion, "total_tokens",
+                               (json_int_t)(prompt + completion)));
+
+    if (set_is(x->set, "usage", "cached"))
+        json_object_set_new(u, "prompt_tokens_details",
+                            json_pack("{s:I}", "cached_tokens", (json_int_t)(prompt * 4 / 5)));
+    if (set_is(x->set, "usage", "written"))
+        json_object_set_new(
+            u, "prompt_tokens_details",
+            json_pack("{s:I}", "cache_write_tokens", (json_int_t)(prompt * 4 / 5)));
+    return spoil(x, u);
 }
 
 static json_t *finish(const json_t *set)
@@ -405,7 +436,7 @@ static void add_chunk(struct exchange *x, json_t *delta, json_t *finish_reason, 
         used = json_null();
     if (used != NULL)
         json_object_set_new(chunk, "usage", used);
-    add_event(&x->answer, x->set, chunk, delay_ms);
+    add_event(&x->answer, x->set, NULL, chunk, delay_ms);
 }
 
 /* Piece i of n of the text, cut between code points. */
@@ -430,7 +461,7 @@ static void add_deltas(struct exchange *x, const char *text)
 
     for (size_t i = 0; i < n; i++) {
         if (i == n / 2 && set_is(x->set, "error_in_200", "middle"))
-            add_event_text(&x->answer, x->set, DEFAULT_ERROR, gap);
+            add_event_text(&x->answer, x->set, NULL, x->dialect->error, gap);
         add_chunk(x, json_pack("{s:o}", field, slice(text, length, i, n)), json_null(),
                   running ? usage(x, completion_tokens(x, length * (i + 1) / n)) : NULL,
                   i == 0 ? 0 : gap);
@@ -450,7 +481,7 @@ static void add_usage(struct exchange *x, size_t text_bytes)
     if (set_is(set, "usage", "choices_missing"))
         json_object_del(chunk, "choices");
     json_object_set_new(chunk, "usage", usage(x, completion_tokens(x, text_bytes)));
-    add_event(&x->answer, set, chunk, 0);
+    add_event(&x->answer, set, NULL, chunk, 0);
     if (set_is(set, "usage", "null_after") || set_is(set, "usage", "zeros_after")) {
         chunk = envelope(x, "chat.completion.chunk", NULL);
         json_object_set_new(chunk, "usage",
@@ -458,7 +489,7 @@ static void add_usage(struct exchange *x, size_t text_bytes)
                                 ? json_null()
                                 : json_pack("{s:i,s:i,s:i}", "prompt_tokens", 0,
                                             "completion_tokens", 0, "total_tokens", 0));
-        add_event(&x->answer, set, chunk, 0);
+        add_event(&x->answer, set, NULL, chunk, 0);
     }
 }
 
@@ -471,7 +502,7 @@ static void build_stream(struct exchange *x, const char *text)
 
     x->answer.type = TYPE_SSE;
     if (set_is(set, "error_in_200", "before")) {
-        add_event_text(&x->answer, set, DEFAULT_ERROR, 0);
+        add_event_text(&x->answer, set, NULL, x->dialect->error, 0);
         return;
     }
     add_chunk(x, json_pack("{s:s,s:s}", "role", "assistant", "content", ""), json_null(), NULL,
@@ -480,7 +511,7 @@ static void build_stream(struct exchange *x, const char *text)
     add_chunk(x, json_object(), finish(set), used, 0);
     add_usage(x, strlen(text));
     if (set_bool(set, "done"))
-        add_event_text(&x->answer, set, "[DONE]", 0);
+        add_event_text(&x->answer, set, NULL, "[DONE]", 0);
 }
 
 static void build_plain(struct exchange *x, const char *text)
@@ -500,6 +531,165 @@ static void build_plain(struct exchange *x, const char *text)
     bytes = must(json_dumps(whole, JSON_COMPACT | JSON_PRESERVE_ORDER));
     add_piece(&x->answer, bytes, strlen(bytes), 0);
     json_decref(whole);
+}
+
+/* ---- Anthropic's dialect ---- */
+
+/* Its counts; `first`: of the first event, where they are provisional. */
+static json_t *message_usage(const struct exchange *x, long output, bool first)
+{
+    long input = prompt_tokens(x), part = input * 4 / 5;
+    bool read = set_is(x->set, "usage", "cached"), written = set_is(x->set, "usage", "written");
+    json_t *u;
+
+    if (set_is(x->set, "usage", "none") ||
+        (first && set_is(x->set, "usage", "choices_missing")))
+        return NULL;
+    u = must(json_pack("{s:I,s:I,s:I,s:I}", "input_tokens",
+                       (json_int_t)(input - (read || written ? part : 0)),
+                       "cache_creation_input_tokens", (json_int_t)(written ? part : 0),
+                       "cache_read_input_tokens", (json_int_t)(read ? part : 0),
+                       "output_tokens", (json_int_t)(first ? 1 : output)));
+    /* The last report may leave out the input, if the first has it. */
+    if (!first && !set_is(x->set, "usage", "choices_missing") &&
+        json_is_true(json_object_get(x->request, "stream"))) {
+        json_object_del(u, "input_tokens");
+        json_object_del(u, "cache_creation_input_tokens");
+        json_object_del(u, "cache_read_input_tokens");
+    }
+    return spoil(x, u);
+}
+
+static json_t *stop_reason(const json_t *set)
+{
+    static const struct {
+        const char *finish, *reason;
+    } reasons[] = {
+        {"stop", "end_turn"}, {"length", "max_tokens"}, {"content_filter", "refusal"}};
+
+    for (size_t i = 0; i < sizeof reasons / sizeof *reasons; i++) {
+        if (set_is(set, "finish", reasons[i].finish))
+            return json_string(reasons[i].reason);
+    }
+    return finish(set);
+}
+
+/* Takes the references; `used` NULL: none. */
+static json_t *message_object(const struct exchange *x, json_t *content, json_t *reason,
+                              json_t *used)
+{
+    const char *model = json_string_value(json_object_get(x->request, "model"));
+    json_t *message =
+        must(json_pack("{s:s,s:s,s:s,s:s,s:o,s:o,s:n}", "id", "msg_practice", "type", "message",
+                       "role", "assistant", "model", model == NULL ? "practice" : model,
+                       "content", content, "stop_reason", reason, "stop_sequence"));
+
+    if (used != NULL)
+        json_object_set_new(message, "usage", used);
+    return message;
+}
+
+/* Takes the references; `used` NULL: none. */
+static void add_message_delta(struct exchange *x, json_t *reason, json_t *used)
+{
+    json_t *data = json_pack("{s:s,s:{s:o,s:n}}", "type", "message_delta", "delta",
+                             "stop_reason", reason, "stop_sequence");
+
+    if (used != NULL)
+        json_object_set_new(data, "usage", used);
+    add_event(&x->answer, x->set, "message_delta", data, 0);
+}
+
+static void add_block_deltas(struct exchange *x, const char *text)
+{
+    size_t length = strlen(text);
+    size_t n = set_int(x->set, "event_bytes") > 0 ? 1 : (size_t)set_int(x->set, "chunks");
+    bool hidden = set_bool(x->set, "reasoning");
+    long gap = set_int(x->set, "gap_ms");
+
+    for (size_t i = 0; i < n; i++) {
+        if (i == n / 2 && set_is(x->set, "error_in_200", "middle"))
+            add_event_text(&x->answer, x->set, "error", x->dialect->error, gap);
+        add_event(&x->answer, x->set, "content_block_delta",
+                  json_pack("{s:s,s:i,s:{s:s,s:o}}", "type", "content_block_delta", "index", 0,
+                            "delta", "type", hidden ? "thinking_delta" : "text_delta",
+                            hidden ? "thinking" : "text", slice(text, length, i, n)),
+                  i == 0 ? 0 : gap);
+        if (set_is(x->set, "usage", "running_totals"))
+            add_message_delta(
+                x, json_null(),
+                message_usage(x, completion_tokens(x, length * (i + 1) / n), false));
+    }
+}
+
+static void add_message_end(struct exchange *x, size_t text_bytes)
+{
+    json_t *used = message_usage(x, completion_tokens(x, text_bytes), false);
+
+    add_message_delta(x, stop_reason(x->set), used);
+    if (set_is(x->set, "usage", "null_after"))
+        add_message_delta(x, json_null(), json_null());
+    if (set_is(x->set, "usage", "zeros_after"))
+        add_message_delta(x, json_null(),
+                          json_pack("{s:i,s:i}", "input_tokens", 0, "output_tokens", 0));
+    if (set_bool(x->set, "done"))
+        add_event(&x->answer, x->set, "message_stop",
+                  json_pack("{s:s}", "type", "message_stop"), 0);
+}
+
+static void build_message_stream(struct exchange *x, const char *text)
+{
+    const json_t *set = x->set;
+    bool hidden = set_bool(set, "reasoning");
+
+    x->answer.type = TYPE_SSE;
+    if (set_is(set, "error_in_200", "before")) {
+        add_event_text(&x->answer, set, "error", x->dialect->error, 0);
+        return;
+    }
+    add_event(
+        &x->answer, set, "message_start",
+        json_pack("{s:s,s:o}", "type", "message_start", "message",
+                  message_object(x, json_array(), json_null(), message_usage(x, 1, true))),
+        0);
+    add_event(&x->answer, set, "content_block_start",
+              json_pack("{s:s,s:i,s:{s:s,s:s}}", "type", "content_block_start", "index", 0,
+                        "content_block", "type", hidden ? "thinking" : "text",
+                        hidden ? "thinking" : "text", ""),
+              0);
+    add_event(&x->answer, set, "ping", json_pack("{s:s}", "type", "ping"), 0);
+    add_block_deltas(x, text);
+    add_event(&x->answer, set, "content_block_stop",
+              json_pack("{s:s,s:i}", "type", "content_block_stop", "index", 0), 0);
+    add_message_end(x, strlen(text));
+}
+
+static void build_message(struct exchange *x, const char *text)
+{
+    const char *kind = set_bool(x->set, "reasoning") ? "thinking" : "text";
+    json_t *whole = message_object(x, json_pack("[{s:s,s:s}]", "type", kind, kind, text),
+                                   stop_reason(x->set),
+                                   message_usage(x, completion_tokens(x, strlen(text)), false));
+    char *bytes = must(json_dumps(whole, JSON_COMPACT | JSON_PRESERVE_ORDER));
+
+    add_piece(&x->answer, bytes, strlen(bytes), 0);
+    json_decref(whole);
+}
+
+/* ---- any dialect ---- */
+
+static const struct dialect DIALECTS[] = {
+    {"/v1/chat/completions", OPENAI_ERROR, build_stream, build_plain},
+    {"/v1/messages", ANTHROPIC_ERROR, build_message_stream, build_message},
+};
+
+static const struct dialect *dialect_at(const char *path)
+{
+    for (size_t i = 0; i < sizeof DIALECTS / sizeof *DIALECTS; i++) {
+        if (strcmp(path, DIALECTS[i].path) == 0)
+            return &DIALECTS[i];
+    }
+    return NULL;
 }
 
 /* "middle" and "content_length" lose the second half of the answer. */
@@ -533,13 +723,13 @@ static void build(struct exchange *x)
         a->status = MHD_HTTP_FOUND;
     if (a->status != MHD_HTTP_OK || set_is(set, "error_in_200", "body") ||
         (!stream && !json_is_null(json_object_get(set, "error_in_200"))))
-        add_text(a, error == NULL ? DEFAULT_ERROR : error, 0);
+        add_text(a, error == NULL ? x->dialect->error : error, 0);
     else if (set_bool(set, "garbage"))
         add_text(a, "<html><body>This is not the API you are looking for</body></html>\n", 0);
     else if (stream)
-        build_stream(x, text);
+        x->dialect->build_stream(x, text);
     else
-        build_plain(x, text);
+        x->dialect->build_plain(x, text);
     if (set_bool(set, "header_first"))
         a->pieces[0].delay_ms = set_int(set, "first_ms");
     cut(a, set);
@@ -775,7 +965,6 @@ static const struct {
     const char *method, *path;
     enum MHD_Result (*serve)(struct exchange *x);
 } ROUTES[] = {
-    {"POST", PATH_CHAT, serve_chat},
     {"POST", "/control", serve_control},
     {"GET", "/stats", serve_stats},
     {"GET", "/calls", serve_calls},
@@ -787,9 +976,9 @@ static struct exchange *exchange_new(struct MHD_Connection *c, const char *path)
 
     x->connection = c;
     x->fd = MHD_get_connection_info(c, MHD_CONNECTION_INFO_CONNECTION_FD)->connect_fd;
-    x->chat = strcmp(path, PATH_CHAT) == 0;
+    x->dialect = dialect_at(path);
     pthread_mutex_lock(&lock);
-    stats.started += x->chat;
+    stats.started += x->dialect != NULL;
     pthread_mutex_unlock(&lock);
     return x;
 }
@@ -822,6 +1011,8 @@ static enum MHD_Result handle(void *arg, struct MHD_Connection *c, const char *p
         *n_data = 0;
         return take_body(x, data, n) ? MHD_YES : MHD_NO;
     }
+    if (x->dialect != NULL && strcmp(method, "POST") == 0)
+        return serve_chat(x);
     for (size_t i = 0; i < sizeof ROUTES / sizeof *ROUTES; i++) {
         if (strcmp(method, ROUTES[i].method) == 0 && strcmp(path, ROUTES[i].path) == 0)
             return ROUTES[i].serve(x);
@@ -829,7 +1020,7 @@ static enum MHD_Result handle(void *arg, struct MHD_Connection *c, const char *p
     pthread_mutex_lock(&lock);
     stats.other++;
     pthread_mutex_unlock(&lock);
-    return reply(x, MHD_HTTP_NOT_FOUND, DEFAULT_ERROR);
+    return reply(x, MHD_HTTP_NOT_FOUND, OPENAI_ERROR);
 }
 
 static void completed(void *arg, struct MHD_Connection *c, void **state,
