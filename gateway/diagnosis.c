@@ -20,19 +20,19 @@ static const struct {
     int status;
     const char *look;
 } looks[] = {
-    {200, "what came is an error or no answer of this API: look at url"},
+    {200, "what came is an error or no answer of this API: look at url and provider"},
     {301, "url leads elsewhere: write the address that it leads to"},
     {302, "url leads elsewhere: write the address that it leads to"},
     {307, "url leads elsewhere: write the address that it leads to"},
     {308, "url leads elsewhere: write the address that it leads to"},
-    {400, "look at model and output-field"},
+    {400, "look at model, output-field, reasoning and the credit there"},
     {401, "look at the key in key-file"},
     {402, "there is no credit left with the provider"},
     {403, "look at the key in key-file: it may not use this model, or not from here"},
     {404, "look at model and url"},
     {405, "look at url"},
     {413, "look at max-input-chars"},
-    {422, "look at model and output-field"},
+    {422, "look at model, output-field and stream-usage"},
     {429, "the provider's credit or rate is used up"},
 };
 

@@ -4,6 +4,7 @@
 #
 #   DEMO_URL, DEMO_MODEL   a real API instead of the practice model, for instance
 #                          DEMO_URL=https://api.openai.com/v1 DEMO_MODEL=gpt-4o-mini
+#   DEMO_PROVIDER          anthropic for that API, with DEMO_URL=https://api.anthropic.com/v1
 #   DEMO_KEY_FILE          a file with its key, or DEMO_KEY the key itself
 #   DEMO_OUTPUT_FIELD      max_tokens for servers that do not know the newer name
 #   PORT                   instead of the first free one from 8080 on
@@ -106,7 +107,7 @@ site {
     mount = '/ai'
 }
 model demo {
-    provider = openai
+    provider = ${DEMO_PROVIDER:-openai}
     url = '$url'
     model = '$model'
     key-file = '$run/key'

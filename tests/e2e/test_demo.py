@@ -98,10 +98,12 @@ def test_a_port_that_is_taken(demo):
     assert "cat:" not in output and "Ended." in output
 
 
-def test_a_real_api_has_a_ceiling_and_its_key_from_a_file(demo, directory, model):
+@pytest.mark.parametrize("provider", ["openai", "anthropic"])
+def test_a_real_api_has_a_ceiling_and_its_key_from_a_file(demo, directory, model, provider):
     key = directory / "my key"
     key.write_text("sk-of-mine\n", encoding="ascii")
-    process = demo(RUN_ONCE="1", DEMO_URL=f"{model.url}/v1", DEMO_MODEL="practice", DEMO_KEY_FILE=str(key))
+    process = demo(RUN_ONCE="1", DEMO_URL=f"{model.url}/v1", DEMO_MODEL="practice", DEMO_KEY_FILE=str(key),
+                   DEMO_PROVIDER=provider)
     output, _ = process.communicate(timeout=60)
     assert process.returncode == 0, output
     assert re.search(r"demo-tokens +everyone +tokens +day +\d+ +50000 ", output), output

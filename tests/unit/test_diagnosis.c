@@ -24,7 +24,13 @@ static const struct {
     {{404, "model_not_found", ""},
      "the API answered 404 model_not_found: look at model and url"},
     {{400, "unsupported_parameter", ""},
-     "the API answered 400 unsupported_parameter: look at model and output-field"},
+     "the API answered 400 unsupported_parameter: look at model, output-field, reasoning and "
+     "the "
+     "credit there"},
+    {{422, "", NULL}, "the API answered 422: look at model, output-field and stream-usage"},
+    {{200, "", NULL},
+     "the API answered 200: what came is an error or no answer of this API: look at url and "
+     "provider"},
     {{418, "teapot", ""}, "the API answered 418 teapot: look at url"},
     {{529, "", ""}, "the API answered 529: the provider has trouble"},
     {{0, "", "Couldn't resolve host name"},
