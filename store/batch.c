@@ -104,6 +104,7 @@ static enum error maintain(struct batch *b, struct op *op)
 static enum error (*const perform[])(struct batch *, struct op *) = {
     [OP_RESERVE] = batch_reserve,
     [OP_SETTLE] = batch_settle,
+    [OP_REPLACE] = batch_replace,
     [OP_PAUSE] = pause,
     [OP_MAINTAIN] = maintain,
     [OP_CLOCK_RESET] = batch_clock_reset,

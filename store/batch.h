@@ -26,6 +26,7 @@ struct view_context batch_context(struct batch *b);
 /* charge.c */
 enum error batch_reserve(struct batch *b, struct op *op);
 enum error batch_settle(struct batch *b, struct op *op);
+enum error batch_replace(struct batch *b, struct op *op);
 
 /* upkeep.c */
 enum error batch_history(struct batch *b, int64_t day, struct history_day **out);

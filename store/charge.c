@@ -2,7 +2,8 @@
  * Reserving and settling, inside a write transaction. A reservation charges the newest slot of
  * every counter that the request's limits count and remembers those rows; its settle corrects
  * exactly these rows and deletes the reservation with them, which makes it happen once, whoever
- * tries. Nothing here waits for anything.
+ * tries. A call that came to nothing can have its reservation replaced by that of another model's
+ * call. Nothing here waits for anything.
  */
 #include <string.h>
 
@@ -89,10 +90,10 @@ static enum error take_place(struct ledger *l, uint64_t *id)
     return ERROR_BUSY;
 }
 
-static enum error write_reservation(struct batch *b, struct op *op, const struct view *v)
+/* The rows that a reservation is made of: what it charges, and what its settle must find. */
+static enum error write_hold(struct batch *b, struct op *op, const struct view *v)
 {
     struct reservation *r = &op->reservation;
-    struct history_day *day;
     struct row_key key;
     struct record value;
     struct hold h;
@@ -103,8 +104,16 @@ static enum error write_reservation(struct batch *b, struct op *op, const struct
     fill_hold(b, op, v, &h);
     record_hold(&h, &value);
     key_reservation(r->deadline_boot_ms, r->id, &key);
-    if ((e = batch_put(b, &key, &value)) != ERROR_NONE ||
-        (e = batch_history(b, r->day, &day)) != ERROR_NONE)
+    return batch_put(b, &key, &value);
+}
+
+static enum error write_reservation(struct batch *b, struct op *op, const struct view *v)
+{
+    struct reservation *r = &op->reservation;
+    struct history_day *day;
+    enum error e = write_hold(b, op, v);
+
+    if (e != ERROR_NONE || (e = batch_history(b, r->day, &day)) != ERROR_NONE)
         return e;
     day->admitted++;
     day->bypassed += op->demand.caller.bypass;
@@ -112,39 +121,54 @@ static enum error write_reservation(struct batch *b, struct op *op, const struct
     return e == ERROR_NONE ? alert_thresholds(b, op, v) : e;
 }
 
+static void fill_amounts(const struct op *op, struct reservation *r)
+{
+    r->reserved = op->demand.weights;
+    r->tokens_in = op->demand.tokens_in;
+    r->tokens_out = op->demand.tokens_out;
+    memcpy(r->model, op->demand.model, sizeof r->model);
+}
+
 static void fill_reservation(const struct batch *b, const struct op *op, struct reservation *r)
 {
     memset(r, 0, sizeof *r);
     r->deadline_boot_ms = b->now.boot_ms + op->demand.hold_ms;
-    r->reserved = op->demand.weights;
-    r->tokens_in = op->demand.tokens_in;
-    r->tokens_out = op->demand.tokens_out;
     r->day = zone_day(view_zone(b->ledger, &op->policy), b->state.time.time_ms);
-    memcpy(r->model, op->demand.model, sizeof r->model);
+    fill_amounts(op, r);
+}
+
+/* The verdict on the operation's demand; of one that is admitted every row has a key. Whether
+ * there is one shows in op->error. */
+static enum error decide(struct batch *b, struct op *op)
+{
+    struct view_context c = batch_context(b);
+
+    if ((op->error = build_twice(b, op)) != ERROR_NONE ||
+        (op->error = view_decide(&c, &op->policy, &op->demand, &op->answer)) != ERROR_NONE ||
+        op->answer.decision != DECISION_ADMITTED || !lacks_windows(c.view))
+        return ERROR_NONE;
+    enum error e = batch_windows(b, op);
+    if (e == ERROR_NONE && op->error == ERROR_NONE)
+        op->error = build(b, op);
+    return e;
+}
+
+static bool is_admitted(const struct op *op)
+{
+    return op->error == ERROR_NONE && op->answer.decision == DECISION_ADMITTED;
 }
 
 enum error batch_reserve(struct batch *b, struct op *op)
 {
-    struct view_context c = batch_context(b);
-    const struct view *v = c.view;
+    enum error e = decide(b, op);
 
-    if ((op->error = build_twice(b, op)) != ERROR_NONE ||
-        (op->error = view_decide(&c, &op->policy, &op->demand, &op->answer)) != ERROR_NONE)
-        return ERROR_NONE;
-    if (op->answer.decision != DECISION_ADMITTED)
-        return ERROR_NONE;
-    if (lacks_windows(v)) {
-        enum error e = batch_windows(b, op);
-        if (e != ERROR_NONE || op->error != ERROR_NONE)
-            return e;
-        if ((op->error = build(b, op)) != ERROR_NONE)
-            return ERROR_NONE;
-    }
+    if (e != ERROR_NONE || !is_admitted(op))
+        return e;
     fill_reservation(b, op, &op->reservation);
     if ((op->error = take_place(b->ledger, &op->reservation.id)) != ERROR_NONE)
         return ERROR_NONE;
     op->charged = true;
-    enum error e = write_reservation(b, op, v);
+    e = write_reservation(b, op, &b->ledger->writer_view);
     return e == ERROR_NONE ? batch_probe(b, &op->reservation) : e;
 }
 
@@ -231,30 +255,86 @@ static enum error settle_history(struct batch *b, const struct settlement *s,
     return ERROR_NONE;
 }
 
+/* ERROR_NOT_FOUND: settled already, or ended: what was charged stays. */
+static enum error find_hold(const struct batch *b, const struct reservation *r,
+                            struct row_key *key, struct hold *h)
+{
+    struct kv_slice value;
+
+    key_reservation(r->deadline_boot_ms, r->id, key);
+    enum error e = kv_get(b->txn, key->bytes, key->n, &value);
+    if (e != ERROR_NONE)
+        return e;
+    return record_hold_read(&value, h) ? ERROR_NONE : ERROR_STORE_INVALID;
+}
+
+/* What was reserved becomes what it really was, and the reservation goes. */
+static enum error end_hold(struct batch *b, const struct row_key *key, const struct hold *h,
+                           const struct amounts *real)
+{
+    bool same = memcmp(real, &h->reserved, sizeof *real) == 0;
+
+    for (unsigned i = 0; i < h->n_rows && !same; i++) {
+        enum error e = settle_row(b, &h->row[i], &h->reserved, real);
+        if (e != ERROR_NONE)
+            return e;
+    }
+    b->changed = true;
+    return kv_delete(b->txn, key->bytes, key->n);
+}
+
 enum error batch_settle(struct batch *b, struct op *op)
 {
     const struct settlement *s = &op->settlement;
     struct amounts real;
     struct row_key key;
-    struct kv_slice value;
     struct hold h;
+    enum error e = find_hold(b, &op->reservation, &key, &h);
 
-    key_reservation(op->reservation.deadline_boot_ms, op->reservation.id, &key);
-    enum error e = kv_get(b->txn, key.bytes, key.n, &value);
-    if (e == ERROR_NOT_FOUND)
-        return ERROR_NONE; /* settled already, or ended: what was charged stays */
     if (e != ERROR_NONE)
-        return e;
-    if (!record_hold_read(&value, &h))
-        return ERROR_STORE_INVALID;
+        return e == ERROR_NOT_FOUND ? ERROR_NONE : e;
     real_amounts(s, &h, &real);
-    for (unsigned i = 0; i < h.n_rows && s->kind != SETTLE_UNKNOWN; i++)
-        if ((e = settle_row(b, &h.row[i], &h.reserved, &real)) != ERROR_NONE)
-            return e;
-    b->changed = true;
-    if ((e = kv_delete(b->txn, key.bytes, key.n)) != ERROR_NONE ||
+    if ((e = end_hold(b, &key, &h, &real)) != ERROR_NONE ||
         (e = settle_history(b, s, &h, &real)) != ERROR_NONE ||
         (e = batch_health(b, op)) != ERROR_NONE)
         return e;
     return s->input_over > 0 ? learn_overhead(b, op) : ERROR_NONE;
+}
+
+/* The new reservation stands where the old one stood: under its key, so that a settle finds
+ * whichever of the two there is. The history's request has been counted with the first. */
+static enum error write_replacement(struct batch *b, struct op *op)
+{
+    const struct view *v = &b->ledger->writer_view;
+    enum error e = write_hold(b, op, v);
+
+    op->replacement.probe = false;
+    fill_amounts(op, &op->replacement);
+    if (e == ERROR_NONE)
+        e = alert_thresholds(b, op, v);
+    return e == ERROR_NONE ? batch_probe(b, &op->replacement) : e;
+}
+
+/* The old reservation goes first, so that the verdict on the new one counts neither its amounts
+ * nor its place. If that is a refusal, its going is all that happens. */
+enum error batch_replace(struct batch *b, struct op *op)
+{
+    static const struct amounts nothing;
+    struct row_key key;
+    struct hold h;
+    enum error e = find_hold(b, &op->reservation, &key, &h);
+
+    op->replacement = op->reservation;
+    if (e == ERROR_NONE && op->reservation.deadline_boot_ms <= b->now.boot_ms)
+        e = ERROR_NOT_FOUND; /* ended, and only not erased yet */
+    if (e == ERROR_NOT_FOUND) {
+        op->error = e;
+        return ERROR_NONE;
+    }
+    if (e != ERROR_NONE || (e = end_hold(b, &key, &h, &nothing)) != ERROR_NONE ||
+        (e = batch_health(b, op)) != ERROR_NONE || (e = decide(b, op)) != ERROR_NONE)
+        return e;
+    if (is_admitted(op))
+        return write_replacement(b, op);
+    return settle_history(b, &op->settlement, &h, &nothing);
 }

@@ -592,6 +592,27 @@ enum error ledger_reserve(struct ledger *l, const struct policy *p, const struct
     return ERROR_NONE;
 }
 
+enum error ledger_replace(struct ledger *l, const struct policy *p, const struct demand *d,
+                          const struct settlement *first, struct answer *out,
+                          struct reservation *r)
+{
+    struct op *op = op_new(OP_REPLACE, p);
+    enum error e;
+
+    if (!op)
+        return ERROR_MEMORY;
+    op->demand = *d;
+    op->settlement = *first;
+    op->settlement.kind = SETTLE_NOTHING;
+    op->reservation = *r;
+    if ((e = writer_do(l, op)) != ERROR_NONE)
+        return e;
+    *out = op->answer;
+    *r = op->replacement;
+    op_free(op);
+    return ERROR_NONE;
+}
+
 void ledger_release(struct ledger *l, const struct reservation *r)
 {
     if (!r->probe)

@@ -6,6 +6,8 @@
  *   ledger_check     from a read transaction: refuses, writes nothing
  *   ledger_reserve   one write transaction checks every limit, charges every counter and
  *                    writes the reservation, or changes nothing; synced before it returns
+ *   ledger_replace   puts the reservation for another model in the place of one whose call came
+ *                    to nothing, under the same checks
  *   ledger_settle    replaces the reserved amounts by the real ones, exactly once
  *
  * One thread of a process enters write transactions (store/writer.c): it is started by the
@@ -203,6 +205,19 @@ enum error ledger_check(struct ledger *l, const struct policy *p, struct demand 
                         struct answer *out);
 enum error ledger_reserve(struct ledger *l, const struct policy *p, const struct demand *d,
                           struct answer *out, struct reservation *r);
+
+/*
+ * The call came to nothing and another model is to be asked instead: in one write transaction
+ * what was charged is given back, what `first` says of its model's health is noted, and every
+ * limit and the other model's breaker are asked for `d`. If they admit it, *r is the reservation
+ * for that, of the same id, place, deadline and day, charged in full before this returns.
+ * Otherwise *r is as it was, and there is nothing left to settle. After an error, too, *r is as
+ * it was and must be settled, with SETTLE_NOTHING: that is right whether or not the transaction
+ * has happened. ERROR_NOT_FOUND: it has been settled or has ended. `first->kind` is unused.
+ */
+enum error ledger_replace(struct ledger *l, const struct policy *p, const struct demand *d,
+                          const struct settlement *first, struct answer *out,
+                          struct reservation *r);
 
 /* Frees the concurrency place: the stream has ended. Before or after the settle. Idempotent. A
  * probe's place goes with its settle, or another would be let through before it is known what

@@ -47,6 +47,7 @@ struct reader {
 enum op_kind {
     OP_RESERVE,
     OP_SETTLE,
+    OP_REPLACE,
     OP_PAUSE, /* order: bool */
     OP_MAINTAIN,
     OP_CLOCK_RESET,
@@ -80,6 +81,7 @@ struct op {
     struct demand demand;
     struct answer answer;
     struct reservation reservation;
+    struct reservation replacement; /* OP_REPLACE: what has come of `reservation` */
     struct settlement settlement;
     void *order; /* what an order of the owner is about, by its kind; freed with the op */
 };
