@@ -332,6 +332,39 @@ static bool windows_fit(struct loading *l)
                               PERIOD_WINDOWS);
 }
 
+/* Why this one cannot stand in for another model, or NULL. A chain could go round, and each
+ * further model would be a further wait for the caller. */
+static const char *unfit_fallback(const struct config *c, const struct config_model *m)
+{
+    const struct config_model *other = config_fallback(c, m);
+
+    if (strcmp(other->alias, m->fallback) != 0)
+        return "is no model of this file";
+    if (other == m)
+        return "is the model itself";
+    return other->fallback != NULL ? "is a model that has a fallback of its own" : NULL;
+}
+
+/* Once all models are known. */
+static bool fallbacks_fit(struct loading *l)
+{
+    const struct config *c = l->config;
+    const struct option *o = config_option(SECTION_MODEL, "fallback");
+
+    for (unsigned i = 0; i < c->n_models; i++) {
+        const struct config_model *m = &c->models[i];
+        const char *wrong = m->fallback != NULL ? unfit_fallback(c, m) : NULL;
+        char why[CONFIG_WHY_MAX];
+
+        if (wrong == NULL)
+            continue;
+        snprintf(why, sizeof why, "'%s' %s", m->fallback, wrong);
+        return config_source_fail_value(
+            l->source, config_source_find(l->source, SECTION_MODEL, m->alias), o, why);
+    }
+    return true;
+}
+
 static bool load(struct loading *l, char *const *env)
 {
     struct config_source *s = l->source;
@@ -348,6 +381,7 @@ static bool load(struct loading *l, char *const *env)
     ok = config_parse(s, text, n) && config_source_environment(s, env);
     for (unsigned i = 0; ok && i < s->n; i++)
         ok = add_block(l, s->block[i]);
+    ok = ok && fallbacks_fit(l);
     free(text); /* the values were in it */
     return ok && add_bypass(l) && windows_fit(l);
 }
@@ -452,4 +486,9 @@ const struct config_model *config_model(const struct config *c, const char *alia
             return &c->models[i];
     }
     return &c->models[0];
+}
+
+const struct config_model *config_fallback(const struct config *c, const struct config_model *m)
+{
+    return m->fallback != NULL ? config_model(c, m->fallback) : NULL;
 }

@@ -64,6 +64,7 @@ struct config_model {
     struct price price;       /* prices, overheads, caps: gateway/price.h */
     unsigned breaker_after;   /* failures in a row that open its breaker */
     int64_t breaker_pause_ms; /* for so long at first */
+    char *fallback;           /* alias of the model asked instead, which has none; or NULL */
     int64_t connect_timeout_ms, first_byte_timeout_ms, idle_timeout_ms, total_timeout_ms;
 };
 
@@ -152,6 +153,10 @@ struct policy config_policy(const struct config *c, bool single);
 
 /* The model of an alias; the default one if alias is NULL or not offered. */
 const struct config_model *config_model(const struct config *c, const char *alias);
+
+/* The model that is asked instead of this one; NULL: none. */
+const struct config_model *config_fallback(const struct config *c,
+                                           const struct config_model *m);
 
 /* What the server and log sections say when there is no configuration; the rest is zero, and
  * nothing in it needs freeing. For a process that starts before its configuration is mended. */

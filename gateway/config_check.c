@@ -229,6 +229,17 @@ static bool has_cost_limit(const struct config *c)
     return false;
 }
 
+/* The day's cost would leave out what goes there. */
+static void check_fallback(const struct config *c, const struct config_model *m,
+                           struct findings *f)
+{
+    const struct config_model *other = config_fallback(c, m);
+
+    if (other != NULL && m->price.known && !other->price.known)
+        find(f, "model %s has prices, and its fallback %s has none: write 0 if it is free",
+             m->alias, other->alias);
+}
+
 static void check_prices(const struct config *c, const struct config_model *m,
                          struct findings *f)
 {
@@ -358,6 +369,7 @@ unsigned config_faults(const struct config *c, void (*tell)(void *arg, const cha
         const struct config_model *m = &c->models[i];
 
         check_prices(c, m, &f);
+        check_fallback(c, m, &f);
         check_fit(c, m, &f);
         check_largest(c, m, &f);
         check_call(m, &f);

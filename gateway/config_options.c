@@ -137,6 +137,8 @@ const struct option config_options[] = {
      "failures in a row after which the API is left alone"},
     {SECTION_MODEL, OPTION_DURATION, "breaker-pause", "30s", 0, SECOND, 3600 * SECOND, IN(config_model, breaker_pause_ms), NULL,
      "for how long at first"},
+    {SECTION_MODEL, OPTION_TEXT, "fallback", NULL, 0, TEXT(LEDGER_MODEL_MAX - 1), IN(config_model, fallback), NULL,
+     "the model that is asked instead while this one does not work"},
 
     {SECTION_REQUEST, OPTION_COUNT, "max-message-chars", "2000", 0, 1, BODY_MAX, IN(config, max_message_chars), NULL,
      "characters of the newest message"},

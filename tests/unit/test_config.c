@@ -398,6 +398,11 @@ static void test_refused_values(void **state)
          "out of range: 1 to 100"},
         {"a pause of nothing", "model", "breaker-pause = 0s", "out of range: 1s to 1h"},
         {"a pause above the most", "model", "breaker-pause = 3601s", "out of range: 1s to 1h"},
+        {"a fallback that is not there", "model", "fallback = gone",
+         "fallback 'gone' is no model of this file"},
+        {"a model that is its own fallback", "model", "fallback = demo",
+         "fallback 'demo' is the model itself"},
+        {"no fallback's name", "model", "fallback = ''", "fallback is empty"},
         {"F52: every page as origin", "site", "allowed-origins = { '*' }",
          "allowed-origins '*' would let every page"},
         {"F52: sandboxed pages as origin", "site", "allowed-origins = { null }",
@@ -874,6 +879,46 @@ static void test_f50_own_limits_leave_the_defaults(void **state)
     config_drop(c);
 }
 
+static const char *fallback_of(const struct config *c, const char *alias)
+{
+    const struct config_model *other = config_fallback(c, config_model(c, alias));
+
+    return other != NULL ? other->alias : "-";
+}
+
+/* F13: one hop and no circle, wherever the other model stands in the file. */
+static void test_fallbacks(void **state)
+{
+#define TO(name, other) "model " name " { url = 'http://a' model = b " other " }\n"
+    static const struct {
+        const char *what, *models, *says;
+    } rows[] = {
+        {"the other stands behind", TO("a", "fallback = b") TO("b", ""), NULL},
+        {"the other stands before", TO("b", "") TO("a", "fallback = b"), NULL},
+        {"two have the same", TO("a", "fallback = b") TO("b", "") TO("c", "fallback = b"),
+         NULL},
+        {"a chain", TO("a", "fallback = b") TO("b", "fallback = c") TO("c", ""),
+         ":2: model a: fallback 'b' is a model that has a fallback of its own"},
+        {"a circle", TO("a", "fallback = b") TO("b", "fallback = a"),
+         "fallback 'b' is a model that has"},
+    };
+#undef TO
+    char text[1024];
+
+    (void)state;
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        snprintf(text, sizeof text, "%s%s", SITE, rows[i].models);
+        if (rows[i].says != NULL) {
+            must_fail(rows[i].what, text, NULL, rows[i].says);
+            continue;
+        }
+        struct config *c = must_load(text);
+        assert_string_equal(fallback_of(c, "a"), "b");
+        assert_string_equal(fallback_of(c, "b"), "-");
+        config_drop(c);
+    }
+}
+
 static void test_refused_limits(void **state)
 {
     static const struct {
@@ -1179,6 +1224,10 @@ static void test_faults(void **state)
          0, ""},
         {"a cost limit and prices",
          SITE PRICED "limit spend { per = address unit = cost window = day max = 1 }\n", 0, ""},
+        {"F6: a price, and none where its calls can go",
+         SITE "model demo { url = 'http://a' model = b price-input = 1 price-output = 1 "
+              "fallback = other }\nmodel other { url = 'http://a' model = b }\n",
+         1, "model demo has prices, and its fallback other has none"},
         {"F8: the price of one token",
          SITE "model demo { url = 'http://a' model = b price-input = 0.00000015 price-output = "
               "0.0000006 }\n",
@@ -1948,6 +1997,7 @@ int main(void)
         cmocka_unit_test(test_values_survive_being_written),
         cmocka_unit_test(test_default_limits),
         cmocka_unit_test(test_f50_own_limits_leave_the_defaults),
+        cmocka_unit_test(test_fallbacks),
         cmocka_unit_test(test_refused_limits),
         cmocka_unit_test(test_numbers_of_sections),
         cmocka_unit_test(test_numbers_of_windows),
