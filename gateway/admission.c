@@ -121,11 +121,15 @@ bool admission_known(struct admission *a, struct reply_error *no)
            admission_decided(a, e, no);
 }
 
+static void choose(struct admission *a, const struct config_model *m)
+{
+    a->model = m;
+    snprintf(a->demand.model, sizeof(a->demand.model), "%s", m->alias);
+}
+
 void admission_choose(struct admission *a, const char *alias)
 {
-    a->model = config_model(a->config, alias);
-    a->demand.unpriced = !a->model->price.known;
-    snprintf(a->demand.model, sizeof(a->demand.model), "%s", a->model->alias);
+    choose(a, config_model(a->config, alias));
 }
 
 void admission_worst(const struct admission *a, size_t bytes, unsigned messages,
@@ -150,23 +154,77 @@ static bool weight_matters(const struct admission *a)
     return a->demand.caller.has_key;
 }
 
-/* Where only calls are limited, admission_room has asked all there is to ask. */
-bool admission_weigh(struct admission *a, size_t bytes, unsigned messages,
-                     struct reply_error *no)
+/* The demand at the chosen model; how its breaker stands. */
+static enum error weigh(struct admission *a, const struct admission_size *size,
+                        int64_t *breaker_ms)
 {
     struct ledger_model known = {0};
     enum error e = ledger_model(a->ledger, a->model->alias, &known);
 
-    if (e == ERROR_NONE && known.breaker_wait_ms > 0) {
-        *no = (struct reply_error){.code = CODE_UPSTREAM_PAUSED,
-                                   .wait_ms = known.breaker_wait_ms};
+    a->overhead = known.overhead;
+    *breaker_ms = known.breaker_wait_ms;
+    admission_worst(a, size->bytes, size->messages, a->overhead, &a->demand);
+    return e;
+}
+
+/* Where only calls are limited, admission_room has asked all there is to ask. */
+static bool fits(struct admission *a, const struct admission_size *size, struct reply_error *no)
+{
+    int64_t breaker_ms;
+    enum error e = weigh(a, size, &breaker_ms);
+
+    if (e == ERROR_NONE && breaker_ms > 0) {
+        *no = (struct reply_error){.code = CODE_UPSTREAM_PAUSED, .wait_ms = breaker_ms};
         return false;
     }
-    a->overhead = known.overhead;
-    admission_worst(a, bytes, messages, a->overhead, &a->demand);
     if (e == ERROR_NONE && weight_matters(a))
         e = ask_ledger(a);
     return admission_decided(a, e, no);
+}
+
+bool admission_fall_back(struct admission *a, const struct admission_size *size)
+{
+    const struct config_model *first = a->model, *other = config_fallback(a->config, first);
+    const struct answer before = a->answer;
+    struct reply_error no;
+
+    if (other == NULL)
+        return false;
+    choose(a, other);
+    if (fits(a, size, &no))
+        return true;
+    choose(a, first); /* nothing more is asked of it */
+    a->answer = before;
+    return false;
+}
+
+bool admission_weigh(struct admission *a, const struct admission_size *size,
+                     struct reply_error *no)
+{
+    return fits(a, size, no) ||
+           (no->code == CODE_UPSTREAM_PAUSED && admission_fall_back(a, size));
+}
+
+enum error admission_replace(struct admission *a, const struct admission_size *size,
+                             const struct settlement *first, struct reservation *r)
+{
+    const struct config_model *model = a->model;
+    const uint64_t overhead = a->overhead;
+    struct answer answer = {.decision = DECISION_BREAKER};
+    int64_t breaker_ms;
+    enum error e;
+
+    choose(a, config_fallback(a->config, model));
+    e = weigh(a, size, &breaker_ms);
+    if (e == ERROR_NONE)
+        e = ledger_replace(a->ledger, &a->policy, &a->demand, first, &answer, r);
+    if (e == ERROR_NONE && answer.decision == DECISION_ADMITTED) {
+        a->answer = answer;
+        return e;
+    }
+    choose(a, model);
+    a->overhead = overhead;
+    return e != ERROR_NONE ? e : ERROR_BUSY;
 }
 
 void admission_cookie(const struct admission *a, char out[CALLER_COOKIE_MAX])

@@ -30,6 +30,12 @@ struct admission {
     struct answer answer; /* the last one */
 };
 
+/* Of a request: what its messages hold. */
+struct admission_size {
+    size_t bytes;
+    unsigned messages;
+};
+
 /*
  * All that follow return false with *no filled: the answer to be given instead. They are called
  * in this order.
@@ -50,10 +56,21 @@ bool admission_room(struct admission *a, struct reply_error *no);
 /* By its alias; NULL or one that is not offered: the default one. */
 void admission_choose(struct admission *a, const char *alias);
 
-/* Whether the model's breaker is closed, and there is room for the worst case of `bytes` in
- * `messages` messages, the system prompt added. */
-bool admission_weigh(struct admission *a, size_t bytes, unsigned messages,
+/* Whether the model's breaker is closed, and there is room for the worst case of a request of
+ * this size, the system prompt added. Where the breaker is open, the model becomes its fallback
+ * if both are true of that. */
+bool admission_weigh(struct admission *a, const struct admission_size *size,
                      struct reply_error *no);
+
+/* The breaker has opened since: the model becomes its fallback, weighed, if it has one with a
+ * closed breaker and room. Otherwise all is as before. */
+bool admission_fall_back(struct admission *a, const struct admission_size *size);
+
+/* The model's call came to nothing: as ledger_replace, with the model's fallback, which becomes
+ * the model. After an error (ERROR_BUSY: it was refused) the model is the first, and *r is still
+ * to be settled, with SETTLE_NOTHING. */
+enum error admission_replace(struct admission *a, const struct admission_size *size,
+                             const struct settlement *first, struct reservation *r);
 
 /* Goes on only with a verdict, and only with that one: the answer that `e` and a->answer call
  * for. */

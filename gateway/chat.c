@@ -167,21 +167,34 @@ static bool has_room(struct chat *c)
     return room || refuse_with(c, &no);
 }
 
+/* What is told and kept is the model that answers. */
+static void name_model(struct chat *c)
+{
+    c->log->model = c->a.model->alias;
+    c->job->reply->model = c->a.model->alias;
+}
+
+static struct admission_size size_of(const struct chat *c)
+{
+    return (struct admission_size){c->request.bytes, c->request.n_messages};
+}
+
 static bool choose_model(struct chat *c)
 {
     admission_choose(&c->a, c->request.model[0] != '\0' ? c->request.model : NULL);
-    c->log->model = c->a.model->alias;
-    c->job->reply->model = c->a.model->alias;
-    c->a.demand.hold_ms = c->a.model->total_timeout_ms + HOLD_EXTRA_MS;
+    name_model(c);
     return true;
 }
 
 static bool check_limits(struct chat *c)
 {
+    const struct admission_size size = size_of(c);
     struct reply_error no;
 
-    return admission_weigh(&c->a, c->request.bytes, c->request.n_messages, &no) ||
-           refuse_with(c, &no);
+    if (!admission_weigh(&c->a, &size, &no))
+        return refuse_with(c, &no);
+    name_model(c);
+    return true;
 }
 
 static bool load_upstream(struct chat *c)
@@ -206,19 +219,34 @@ static bool admit(struct chat *c)
 {
     struct exchange *x = c->job->x;
 
+    c->a.demand.hold_ms = c->a.model->total_timeout_ms + HOLD_EXTRA_MS;
     if (!x->ops->admitted(x, c->a.model->total_timeout_ms + ANSWER_EXTRA_MS))
         return refuse(c, CODE_TIMEOUT_REQUEST);
     c->log->gone = exchange_gone(x->watch_fd, x->watch_readable);
     return !c->log->gone;
 }
 
-static bool reserve(struct chat *c)
+static enum error ask_ledger(struct chat *c)
 {
     struct admission *a = &c->a;
-    enum error e =
-        ledger_reserve(a->ledger, &a->policy, &a->demand, &a->answer, &c->reservation);
+
+    return ledger_reserve(a->ledger, &a->policy, &a->demand, &a->answer, &c->reservation);
+}
+
+static bool reserve(struct chat *c)
+{
+    const struct admission_size size = size_of(c);
+    struct admission *a = &c->a;
+    enum error e = ask_ledger(c);
     struct reply_error no;
 
+    if (e == ERROR_NONE && a->answer.decision == DECISION_BREAKER &&
+        admission_fall_back(a, &size)) { /* somebody else has just begun to probe the first */
+        name_model(c);
+        if (!admit(c))
+            return false;
+        e = ask_ledger(c);
+    }
     if (!admission_decided(a, e, &no))
         return refuse_with(c, &no);
     admission_cookie(a, c->cookie);
@@ -248,16 +276,43 @@ static bool settle_usage(struct chat *c, const struct usage *u, struct settlemen
     return true;
 }
 
-static void settle(void *arg, const struct relay_end *end)
+static struct settlement settlement_of(const struct chat *c, const struct relay_end *end)
 {
-    struct chat *c = arg;
-    struct settlement s = {
+    return (struct settlement){
         .kind = end->kind,
         .health = end->health,
         .breaker_after = c->a.model->breaker_after,
         .breaker_pause_ms = c->a.model->breaker_pause_ms,
         .retry_after_ms = end->retry_after_ms,
     };
+}
+
+/* Refused or not done, the first failure is told. */
+static const struct config_model *replace(void *arg, const struct relay_end *end)
+{
+    struct chat *c = arg;
+    const struct admission_size size = size_of(c);
+    const struct settlement first = settlement_of(c, end);
+
+    if (admission_replace(&c->a, &size, &first, &c->reservation) != ERROR_NONE)
+        return NULL;
+    name_model(c);
+    return c->a.model;
+}
+
+static bool again(void *arg)
+{
+    struct chat *c = arg;
+    struct ledger_model known;
+
+    return ledger_model(c->a.ledger, c->a.model->alias, &known) == ERROR_NONE &&
+           known.breaker_wait_ms == 0;
+}
+
+static void settle(void *arg, const struct relay_end *end)
+{
+    struct chat *c = arg;
+    struct settlement s = settlement_of(c, end);
     enum error e;
 
     if (s.kind == SETTLE_USAGE && !settle_usage(c, &end->usage, &s))
@@ -330,6 +385,8 @@ static void forward(struct chat *c)
         .reply = c->job->reply,
         .rates = &c->a.answer,
         .text = c->config->transcripts ? &text : NULL,
+        .replace = replace,
+        .again = again,
         .settle = settle,
         .arg = c,
     };
@@ -338,6 +395,7 @@ static void forward(struct chat *c)
     relay_run(&job, &end, &c->log->first_ms);
     c->log->code = end.code;
     c->log->gone = end.gone;
+    c->log->calls = end.calls;
     if (c->config->transcripts)
         keep_transcript(c, &text);
     free(text.at);

@@ -33,6 +33,7 @@ struct chat_log {
     const char *model; /* alias, "-" as long as none is chosen; the configuration's */
     char subject[17];  /* as ledger_display; "-" */
     const char *usage; /* "reported", "estimated" (charged as reserved), "none" */
+    unsigned calls;    /* upstream */
     uint64_t tokens_in, tokens_out;
     int64_t first_ms; /* -1: nothing came */
 };

@@ -63,16 +63,19 @@ uint64_t exchange_length(const struct exchange *x)
     return text[n] == '\0' ? length : UINT64_MAX;
 }
 
-bool exchange_gone(int watch_fd, bool watch_readable)
+bool exchange_leaves(int watch_fd, bool watch_readable, int wait_ms)
 {
     struct pollfd p = {.fd = watch_fd,
                        .events = (short)(watch_readable ? POLLIN | POLLRDHUP : 0)};
     int n;
 
-    if (watch_fd < 0)
-        return false;
     do {
-        n = poll(&p, 1, 0);
+        n = poll(&p, 1, wait_ms); /* a descriptor below 0 is not looked at */
     } while (n < 0 && errno == EINTR);
     return n > 0;
+}
+
+bool exchange_gone(int watch_fd, bool watch_readable)
+{
+    return exchange_leaves(watch_fd, watch_readable, 0);
 }

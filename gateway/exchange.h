@@ -61,4 +61,7 @@ uint64_t exchange_length(const struct exchange *x);
  * Callable from any thread. */
 bool exchange_gone(int watch_fd, bool watch_readable);
 
+/* The same, waiting for it so long; a signal can lengthen that. */
+bool exchange_leaves(int watch_fd, bool watch_readable, int wait_ms);
+
 #endif

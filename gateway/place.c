@@ -71,3 +71,13 @@ void places_cut(struct places *p)
     }
     pthread_mutex_unlock(&p->lock);
 }
+
+bool places_are_cut(struct places *p)
+{
+    bool cut;
+
+    pthread_mutex_lock(&p->lock);
+    cut = p->cut;
+    pthread_mutex_unlock(&p->lock);
+    return cut;
+}

@@ -39,5 +39,6 @@ void place_set_call(struct places *p, struct place *place, struct call *call);
 
 /* Aborts all calls, those to come as well. */
 void places_cut(struct places *p);
+bool places_are_cut(struct places *p);
 
 #endif

@@ -1,5 +1,5 @@
 /*
- * One upstream call and its answer. Security: of what the model API sends, only text, finish
+ * The upstream call, or both of them, and the answer. Security: of what the model API sends, only text, finish
  * and token counts reach the caller, through gateway/reply.c; never its errors, headers or
  * status.
  */
@@ -12,32 +12,42 @@
 
 #include "gateway/diagnosis.h"
 #include "gateway/sse.h"
+#include "gateway/trouble.h"
 #include "platform/clock.h"
 #include "platform/mac.h"
 #include "store/transcript.h"
 
-#define HTTP_OK       200
-#define TYPE_PLAIN    "application/json"
-#define READ_SIZE     4096  /* on a worker's small stack */
-#define WAIT_MS       60000 /* the call has clocks of its own: this only bounds one wait */
-#define DRAIN_MS      200   /* for the last bytes after the end: the connection stays warm */
-#define ERROR_WAIT_MS 1000  /* for an error's body, which mostly comes with its header */
-#define ANSWER_FIRST  8192  /* room for a plain answer at first; it doubles */
-#define FIXED_HEADERS 3
-#define TEXT_MAX      TRANSCRIPT_MAX /* kept of an answer's text: no more is written */
+#define HTTP_OK         200
+#define TYPE_PLAIN      "application/json"
+#define READ_SIZE       4096  /* on a worker's small stack */
+#define WAIT_MS         60000 /* the call has clocks of its own: this only bounds one wait */
+#define DRAIN_MS        200   /* for the last bytes after the end: the connection stays warm */
+#define ERROR_WAIT_MS   1000  /* for an error's body, which mostly comes with its header */
+#define ANSWER_FIRST    8192  /* room for a plain answer at first; it doubles */
+#define REFUSED_WAIT_MS 60000 /* told where the provider does not say how long */
+/* A key or a bill needs the owner; a longer wait helps nobody. */
+#define REFUSED_MAX_MS 3600000LL
+#define FIXED_HEADERS  3
+#define RECONNECT_MS   250 /* a server that is being started anew often has a listener by then */
+#define LOOK_MS        100            /* how often a wait looks whether we are stopping */
+#define TEXT_MAX       TRANSCRIPT_MAX /* kept of an answer's text: no more is written */
 
 struct relay {
     const struct relay_job *job;
-    const struct provider *provider;
     struct reply *reply;
+    struct relay_end *end;
+    int64_t start_ms, until_ms; /* of all calls together */
+    int64_t first_ms, last_ms;
+    /* of the call under way */
+    const struct config_model *model;
+    const struct provider *provider;
     struct call *call;
     char *body;
-    struct relay_end *end;
     struct diagnosis why; /* for the owner, if the upstream is to blame */
     int64_t wait_ms;      /* for Retry-After */
     bool refused;         /* the API refuses us */
-    bool innocent;        /* it has answered, and this caller may have been at fault */
-    int64_t start_ms, first_ms, last_ms;
+    bool innocent;        /* it has answered, and this request may have been at fault */
+    struct part answer;   /* a plain one */
     /* of a stream */
     bool started; /* the header has been sent: trouble is an event now */
     bool spoken;  /* the first chunk has been sent */
@@ -90,37 +100,14 @@ static void fail_end(struct relay *r, enum call_end end)
         fail(r, codes[end], call_was_sent(r->call) ? SETTLE_UNKNOWN : SETTLE_NOTHING);
 }
 
-/* Statuses that speak of our key, credit or rate, and not of this request. */
-static bool is_about_us(int status)
-{
-    return status == 401 || status == 402 || status == 403 || status == 429;
-}
-
-/* As long as the breaker, which opens now, will tell the others to wait (store/breaker.c). */
-static int64_t refused_wait(const struct relay *r)
+/* Its wait is the provider's if it says one; a key or a bill needs the owner first. */
+static int64_t refused_wait(const struct relay *r, int status)
 {
     int64_t asked = call_retry_after(r->call) * 1000, pause = r->job->model->breaker_pause_ms;
 
-    if (asked > LEDGER_RETRY_MAX_MS)
-        asked = LEDGER_RETRY_MAX_MS;
-    return asked > pause ? asked : pause;
-}
-
-/*
- * Statuses that are answered before a prompt is looked at. Others can follow a call that is
- * billed: some providers charge for what their filters stop, and answer 400 or 403 then, so
- * that a caller could spend without end. Money comes back only where there can be no doubt.
- */
-static bool is_never_billed(int status)
-{
-    return status == 401 || status == 402 || status == 404 || status == 405 || status == 429;
-}
-
-/* Statuses that the request itself can have caused, 403 by what a filter stops: they say nothing
- * of the API's health. */
-static bool is_callers_fault(int status)
-{
-    return status >= 400 && status < 500 && !is_never_billed(status);
+    if (seconds >= 0)
+        return seconds < REFUSED_MAX_MS / 1000 ? seconds * 1000 : REFUSED_MAX_MS;
+    return trouble_of(status).passes ? REFUSED_WAIT_MS : REFUSED_MAX_MS;
 }
 
 /* Reads what comes of the error's body in time, for the code in it and nothing else. */
@@ -142,12 +129,13 @@ static void read_code(struct relay *r)
 
 static void fail_status(struct relay *r, int status)
 {
-    enum settle_kind kind = is_never_billed(status) ? SETTLE_NOTHING : SETTLE_UNKNOWN;
+    struct trouble t = trouble_of(status);
+    enum settle_kind kind = t.free ? SETTLE_NOTHING : SETTLE_UNKNOWN;
 
     read_code(r);
-    r->refused = status == 401 || status == 402 || status == 429;
-    r->innocent = is_callers_fault(status);
-    if (!is_about_us(status)) {
+    r->refused = t.refuses;
+    r->innocent = t.callers;
+    if (!t.about_us) {
         fail(r, CODE_UPSTREAM_ERROR, kind);
         return;
     }
@@ -177,15 +165,21 @@ static enum health health_of(const struct relay *r)
     return r->refused ? HEALTH_REFUSED : HEALTH_FAILED;
 }
 
-static void settle(struct relay *r)
+/* What the call says of the API. */
+static void note_health(struct relay *r)
 {
     int64_t seconds = r->call != NULL ? call_retry_after(r->call) : -1;
 
-    if (!failed(r))
-        r->end->kind = r->end->usage.known ? SETTLE_USAGE : SETTLE_UNKNOWN;
     r->end->health = health_of(r);
     if (r->end->health == HEALTH_REFUSED && seconds > 0)
         r->end->retry_after_ms = r->wait_ms;
+}
+
+static void settle(struct relay *r)
+{
+    if (!failed(r))
+        r->end->kind = r->end->usage.known ? SETTLE_USAGE : SETTLE_UNKNOWN;
+    note_health(r);
     r->job->settle(r->job->arg, r->end);
     if (!failed(r) && r->finish == FINISH_LENGTH && !r->visible)
         diagnosis_tell_empty(r->job->model);
@@ -195,7 +189,7 @@ static void settle(struct relay *r)
 static void tell_owner(const struct relay *r)
 {
     if (r->end->code >= CODE_UPSTREAM_REFUSED && r->call != NULL)
-        diagnosis_tell(r->job->model, &r->why);
+        diagnosis_tell(r->model, &r->why);
 }
 
 /* Tells a failure: with a status of its own while nothing has been sent, else by an event. */
@@ -228,7 +222,8 @@ static bool type_is(const char *type, const char *wanted)
 static enum error start(struct relay *r, const char *url, size_t n_body)
 {
     const struct relay_job *j = r->job;
-    const struct config_model *m = j->model;
+    const struct config_model *m = r->model;
+    int64_t left_ms = r->until_ms - clock_monotonic_ms();
     const char *accept =
         j->request->stream ? "Accept: text/event-stream" : "Accept: " TYPE_PLAIN;
     const char *fixed[FIXED_HEADERS] = {"Content-Type: " TYPE_PLAIN, accept,
@@ -243,22 +238,23 @@ static enum error start(struct relay *r, const char *url, size_t n_body)
     memcpy(all, fixed, sizeof(fixed));
     for (int i = 0; i < n; i++)
         all[FIXED_HEADERS + i] = own[i];
-    e = call_start(j->upstream,
-                   &(struct call_request){
-                       .url = url,
-                       .headers = all,
-                       .n_headers = (unsigned)(FIXED_HEADERS + n),
-                       .body = r->body,
-                       .n_body = n_body,
-                       .ca_file = m->ca_file,
-                       .connect_timeout_ms = m->connect_timeout_ms,
-                       .first_byte_timeout_ms = m->first_byte_timeout_ms,
-                       .idle_timeout_ms = m->idle_timeout_ms,
-                       .total_timeout_ms = m->total_timeout_ms,
-                       .watch_fd = r->reply->x->watch_fd,
-                       .watch_readable = r->reply->x->watch_readable,
-                   },
-                   &r->call);
+    e = call_start(
+        j->upstream,
+        &(struct call_request){
+            .url = url,
+            .headers = all,
+            .n_headers = (unsigned)(FIXED_HEADERS + n),
+            .body = r->body,
+            .n_body = n_body,
+            .ca_file = m->ca_file,
+            .connect_timeout_ms = m->connect_timeout_ms,
+            .first_byte_timeout_ms = m->first_byte_timeout_ms,
+            .idle_timeout_ms = m->idle_timeout_ms,
+            .total_timeout_ms = left_ms < m->total_timeout_ms ? left_ms : m->total_timeout_ms,
+            .watch_fd = r->reply->x->watch_fd,
+            .watch_readable = r->reply->x->watch_readable,
+        },
+        &r->call);
     for (int i = 0; i < n; i++) {
         mac_wipe(own[i], strlen(own[i]));
         free(own[i]);
@@ -268,11 +264,12 @@ static enum error start(struct relay *r, const char *url, size_t n_body)
 
 static bool open_call(struct relay *r)
 {
-    const struct config_model *m = r->job->model;
+    const struct config_model *m = r->model;
     size_t n_url = strlen(m->url) + strlen(r->provider->path) + 1, n_body = 0;
     char *url = malloc(n_url);
     enum error e = ERROR_MEMORY;
 
+    r->end->calls++;
     r->body = r->provider->body(m, r->job->request, &n_body);
     if (url != NULL && r->body != NULL) {
         snprintf(url, n_url, "%s%s", m->url, r->provider->path);
@@ -293,6 +290,8 @@ static void close_call(struct relay *r)
     place_set_call(r->job->places, r->job->place, NULL);
     call_free(r->call);
     free(r->body);
+    r->call = NULL;
+    r->body = NULL;
 }
 
 /* Whether the answer's header is one that its body can be read after. */
@@ -369,8 +368,9 @@ static void read_whole(struct relay *r, struct bytes *b)
         fail_end(r, end);
 }
 
-static void run_plain(struct relay *r, struct part *answer)
+static void run_plain(struct relay *r)
 {
+    struct part *answer = &r->answer;
     enum call_end end = CALL_RUNNING;
     struct bytes b = {0};
     int status = 0;
@@ -390,21 +390,6 @@ static void run_plain(struct relay *r, struct part *answer)
     r->visible = answer->text != NULL;
     if (!failed(r))
         r->end->usage = answer->usage;
-}
-
-static void answer_plain(struct relay *r)
-{
-    struct part answer = {0};
-
-    run_plain(r, &answer);
-    settle(r);
-    if (failed(r)) {
-        tell_failure(r);
-    } else {
-        note_first(r);
-        r->end->gone = !reply_completion(r->reply, &answer, r->job->rates);
-    }
-    part_free(&answer);
 }
 
 /* ---- a stream ---- */
@@ -519,17 +504,106 @@ static void drain(struct relay *r)
         call_read(r->call, bytes, sizeof(bytes), until - now, &end);
 }
 
-static void answer_stream(struct relay *r)
+static void make_call(struct relay *r, const struct config_model *m)
 {
-    run_stream(r);
-    settle(r);
-    if (failed(r)) {
-        tell_failure(r);
+    r->model = m;
+    r->provider = provider_of(m->provider);
+    if (!open_call(r))
         return;
+    if (r->job->request->stream)
+        run_stream(r);
+    else
+        run_plain(r);
+}
+
+/* ---- a second call ---- */
+
+/*
+ * Whether the request may be asked once more: nothing can have been billed, and the caller is
+ * there and has got nothing. No request makes more than two calls (F13).
+ */
+static bool may_go_on(const struct relay *r)
+{
+    const struct exchange *x = r->reply->x;
+
+    return r->call != NULL && r->end->calls == 1 && r->end->code >= CODE_UPSTREAM_REFUSED &&
+           r->end->kind == SETTLE_NOTHING && !r->started &&
+           clock_monotonic_ms() < r->until_ms &&
+           !exchange_gone(x->watch_fd, x->watch_readable) && !places_are_cut(r->job->places);
+}
+
+/* The wait before the same model is asked once more; -1: that cannot help. */
+static int64_t wait_again(const struct relay *r)
+{
+    if (r->why.status != 0)
+        return trouble_again_ms(r->why.status, call_retry_after(r->call), r->why.code);
+    return r->end->code == CODE_UPSTREAM_UNREACHABLE ? RECONNECT_MS : -1;
+}
+
+/* False if the caller leaves meanwhile, or the process is stopping. */
+static bool wait_for(struct relay *r, int64_t ms)
+{
+    const struct exchange *x = r->reply->x;
+    int64_t until = clock_monotonic_ms() + ms, left;
+
+    while ((left = until - clock_monotonic_ms()) > 0) {
+        int look = (int)(left < LOOK_MS ? left : LOOK_MS);
+
+        if (exchange_leaves(x->watch_fd, x->watch_readable, look) ||
+            places_are_cut(r->job->places))
+            return false;
     }
+    return true;
+}
+
+/* Not where the first heartbeat would fall due in the wait: after it trouble has no status. */
+static bool try_again(struct relay *r)
+{
+    int64_t wait = wait_again(r);
+
+    if (wait < 0 || (r->job->request->stream && wait >= until_beat(r)) ||
+        clock_monotonic_ms() + wait >= r->until_ms)
+        return false;
+    return wait_for(r, wait) && r->job->again(r->job->arg);
+}
+
+/* The model to be asked in a second call, or NULL. A fallback is better than the same again. */
+static const struct config_model *next_model(struct relay *r)
+{
+    if (!may_go_on(r))
+        return NULL;
+    if (r->model->fallback == NULL)
+        return try_again(r) ? r->model : NULL;
+    note_health(r);
+    return r->job->replace(r->job->arg, r->end);
+}
+
+static void call_next(struct relay *r, const struct config_model *m)
+{
+    tell_owner(r);
+    close_call(r);
+    *r->end = (struct relay_end){.calls = r->end->calls};
+    r->why = (struct diagnosis){0};
+    r->wait_ms = 0;
+    r->refused = r->innocent = false;
+    make_call(r, m);
+}
+
+/* ---- the whole ---- */
+
+static void finish_plain(struct relay *r)
+{
+    note_first(r);
+    r->end->gone = !reply_completion(r->reply, &r->answer, r->job->rates);
+}
+
+static void finish_stream(struct relay *r)
+{
+    const struct usage *u = &r->end->usage;
+
     r->end->gone = !begin(r) ||
-                   (r->job->request->include_usage && usage_whole(&r->end->usage) &&
-                    !sent(r, reply_stream_usage(r->reply, &r->end->usage))) ||
+                   (r->job->request->include_usage && u->known && !u->doubtful &&
+                    !sent(r, reply_stream_usage(r->reply, u))) ||
                    !sent(r, reply_stream_done(r->reply));
     if (!r->end->gone && !r->reply->x->single)
         drain(r);
@@ -539,23 +613,28 @@ void relay_run(const struct relay_job *job, struct relay_end *end, int64_t *firs
 {
     struct relay r = {
         .job = job,
-        .provider = provider_of(job->model->provider),
         .reply = job->reply,
         .end = end,
         .start_ms = clock_monotonic_ms(),
         .first_ms = -1,
     };
+    const struct config_model *next;
 
     memset(end, 0, sizeof(*end));
     r.last_ms = r.start_ms;
-    if (!open_call(&r)) {
-        settle(&r);
+    r.until_ms = r.start_ms + job->model->total_timeout_ms;
+    make_call(&r, job->model);
+    next = next_model(&r);
+    if (next != NULL)
+        call_next(&r, next);
+    settle(&r);
+    if (failed(&r))
         tell_failure(&r);
-    } else if (job->request->stream) {
-        answer_stream(&r);
-    } else {
-        answer_plain(&r);
-    }
+    else if (job->request->stream)
+        finish_stream(&r);
+    else
+        finish_plain(&r);
+    part_free(&r.answer);
     close_call(&r);
     *first_ms = r.first_ms;
 }

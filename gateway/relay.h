@@ -1,5 +1,5 @@
 /*
- * An admitted request's way to the model and back: one upstream call, its answer rebuilt for
+ * An admitted request's way to the model and back: an upstream call, its answer rebuilt for
  * the caller, plain or streamed. Whatever happens, it is told once what the call came to,
  * before the last byte is sent, because a CGI process may be killed as soon as its caller has
  * that.
@@ -13,6 +13,11 @@
  *                                                 stop, a proxy's 504 can follow a billed call
  *   sent, no answer; cut; an error inside a 200   all that was reserved
  *   the caller left, however early                all that was reserved (invariant 6)
+ *
+ * Where nothing is charged and nothing has gone to the caller, who is still there, a second call
+ * can follow: to the model's fallback if it has one, else to the same model if it could not be
+ * connected to, or said with a 429 that it works again within seconds. There is never a third,
+ * and the first model's total timeout bounds both.
  *
  * What it says of the API's health, for the model's breaker:
  *
@@ -39,13 +44,14 @@
 #include "gateway/upstream.h"
 #include "store/ledger.h"
 
-/* What a call came to. */
+/* What a call came to, the last of the request's. */
 struct relay_end {
     enum code code; /* CODE_NONE: answered */
     bool gone;      /* the caller left, or read too slowly */
     enum settle_kind kind;
     struct usage usage;     /* for SETTLE_USAGE: as reported, not checked */
     enum health health;     /* what it says of the API */
+    unsigned calls;         /* that were made, with this one */
     int64_t retry_after_ms; /* HEALTH_REFUSED: what the API asked for; 0: it did not */
 };
 
@@ -66,7 +72,12 @@ struct relay_job {
     struct reply *reply; /* nothing has been sent yet */
     const struct answer *rates;
     struct relay_text *text; /* what came is kept here, however it ends; NULL: it is not */
-    void (*settle)(void *arg, const struct relay_end *end); /* called exactly once */
+    /* The model does not work and has a fallback: puts the reservation for that one in the place
+     * of the first. NULL: it stays with the first failure. Called at most once. */
+    const struct config_model *(*replace)(void *arg, const struct relay_end *end);
+    /* Whether the same model may be asked once more: its breaker is not open meanwhile. */
+    bool (*again)(void *arg);
+    void (*settle)(void *arg, const struct relay_end *end); /* called exactly once, last */
     void *arg;
 };
 

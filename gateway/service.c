@@ -146,10 +146,10 @@ static void write_line(const struct reply *r, const struct chat_log *log, int64_
 {
     log_line(LOG_LEVEL_INFO,
              "id=%s subject=%s code=%s model=%s usage=%s in=%llu out=%llu ms=%lld "
-             "first_ms=%lld",
+             "first_ms=%lld calls=%u",
              r->id, log->subject, chat_result(log), log->model, log->usage,
              (unsigned long long)log->tokens_in, (unsigned long long)log->tokens_out,
-             (long long)ms, (long long)log->first_ms);
+             (long long)ms, (long long)log->first_ms, log->calls);
 }
 
 /* The code with which a request for this route is turned away before anything else is looked

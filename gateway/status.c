@@ -3,8 +3,7 @@
 
 #include "gateway/admission.h"
 
-#define SMALLEST_BYTES    1 /* the smallest request: a message of one byte */
-#define SMALLEST_MESSAGES 1
+static const struct admission_size smallest = {.bytes = 1, .messages = 1};
 
 /* Whether the smallest request would be admitted now. */
 static bool is_available(struct admission *a, struct places *places, struct reply_error *no)
@@ -12,7 +11,7 @@ static bool is_available(struct admission *a, struct places *places, struct repl
     if (!admission_room(a, no))
         return false;
     admission_choose(a, NULL);
-    if (!admission_weigh(a, SMALLEST_BYTES, SMALLEST_MESSAGES, no))
+    if (!admission_weigh(a, &smallest, no))
         return false;
     if (places_free(places, admission_streams(a)))
         return true;
