@@ -201,8 +201,13 @@ bool admission_fall_back(struct admission *a, const struct admission_size *size)
 bool admission_weigh(struct admission *a, const struct admission_size *size,
                      struct reply_error *no)
 {
-    return fits(a, size, no) ||
-           (no->code == CODE_UPSTREAM_PAUSED && admission_fall_back(a, size));
+    struct reply_error first;
+
+    if (fits(a, size, &first) ||
+        (first.code == CODE_UPSTREAM_PAUSED && admission_fall_back(a, size)))
+        return true;
+    *no = first;
+    return false;
 }
 
 enum error admission_replace(struct admission *a, const struct admission_size *size,

@@ -93,7 +93,8 @@ static void fail_end(struct relay *r, enum call_end end)
     };
 
     r->why.reason = call_reason(r->call);
-    r->innocent = r->spoken && end == CALL_TIMEOUT && call_lasted(r->call);
+    if (end == CALL_DONE && r->why.status == 0) /* libcurl takes such an answer for one */
+        r->why.reason = "the answer ended within its header";
     if (end == CALL_GONE)
         leave(r);
     else

@@ -274,7 +274,9 @@ static void take_results(struct upstream *u)
         result = message->data.result; /* gone once the handle is removed */
         if (libcurl.easy_getinfo(message->easy_handle, CURLINFO_PRIVATE, &c) != CURLE_OK)
             continue;
-        if (result != CURLE_OK)
+        if (result == CURLE_OPERATION_TIMEDOUT)
+            (void)call_deadline(c, &c->reason); /* its clock for the connection is ours */
+        else if (result != CURLE_OK)
             c->reason = libcurl.easy_strerror(result);
         finish(u, c, end_of(c, result));
     }

@@ -7,6 +7,7 @@ import pytest
 sys.path.insert(0, os.path.dirname(__file__))
 
 from harness import MODES, Model, Site  # noqa: E402
+from upstream import Upstream  # noqa: E402
 
 
 def pytest_configure(config):
@@ -37,6 +38,20 @@ def site(model):
         return made[-1].init() if init else made[-1]
 
     yield make
+    for one in made:
+        one.close()
+
+
+@pytest.fixture
+def upstream():
+    """A function that starts an upstream.Upstream."""
+    made = []
+
+    def start(*scripts, **options):
+        made.append(Upstream(*scripts, **options))
+        return made[-1]
+
+    yield start
     for one in made:
         one.close()
 

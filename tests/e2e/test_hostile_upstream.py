@@ -1,92 +1,16 @@
 """An upstream that is worse than the practice model can be told to be: it repeats the key that it
 was given in every place where a byte can stand (F47), and keeps a stream alive by comments alone
-(F30). It is a bare socket, so that nothing is tidied up on the way."""
-import re
-import socket
+(F30)."""
 import threading
 import time
 
 import pytest
 
 from harness import limit, until
+from upstream import events, plain
 
 KEY = "sk-practice-0123456789"
 SECRETS = (b"sk-practice", b"0123456789", b"Bearer", b"practice-large", b"Incorrect API key")
-
-
-class Upstream:
-    """Answers each request by `script(send, headers)`; closes the connection afterwards."""
-
-    def __init__(self, script):
-        self.script, self.count, self.stopping = script, 0, False
-        self.listener = socket.create_server(("127.0.0.1", 0))
-        self.url = f"http://127.0.0.1:{self.listener.getsockname()[1]}/v1"
-        self.thread = threading.Thread(target=self._run)
-        self.thread.start()
-
-    def _run(self):
-        while not self.stopping:
-            peer, _ = self.listener.accept()
-            with peer:
-                peer.settimeout(10)
-                try:
-                    self._serve(peer)
-                except OSError:
-                    pass  # the gateway has hung up on us
-
-    def _serve(self, peer):
-        data = b""
-        while b"\r\n\r\n" not in data:
-            more = peer.recv(65536)
-            if not more:
-                return
-            data += more
-        head, body = data.split(b"\r\n\r\n", 1)
-        length = int(re.search(rb"content-length: (\d+)", head, re.I)[1])
-        while len(body) < length:
-            body += peer.recv(65536)
-        self.count += 1
-        self.script(peer.sendall, head)
-
-    def close(self):
-        self.stopping = True
-        socket.create_connection(self.listener.getsockname()).close()
-        self.thread.join()
-        self.listener.close()
-
-
-@pytest.fixture
-def upstream():
-    made = []
-
-    def start(script):
-        made.append(Upstream(script))
-        return made[-1]
-
-    yield start
-    for one in made:
-        one.close()
-
-
-def key_of(head):
-    """The key as it came: what a careless API shows in its errors."""
-    return re.search(rb"(?:authorization|x-api-key): (.*)\r?", head, re.I)[1].strip()
-
-
-def plain(status=b"200 OK", body=b"{}", headers=b"", kind=b"application/json"):
-    def script(send, head):
-        def fill(text):
-            return text.replace(b"KEY", key_of(head))
-
-        content = fill(body)
-        send(b"HTTP/1.1 " + fill(status) + b"\r\nContent-Type: " + fill(kind) + b"\r\nContent-Length: " +
-             str(len(content)).encode() + b"\r\n" + fill(headers) + b"Connection: close\r\n\r\n" + content)
-
-    return script
-
-
-def events(*data):
-    return plain(body=b"".join(data), kind=b"text/event-stream")
 
 
 ERROR = b'{"error":{"message":"Incorrect API key provided: KEY","type":"KEY","param":"KEY","code":"KEY"}}'
