@@ -71,20 +71,76 @@ void call_destroy(struct call *c)
 
 /* ---- the queue ---- */
 
+static struct timespec instant(int64_t wait_ms)
+{
+    int64_t wait = wait_ms < 0 ? 0 : wait_ms < WAIT_MAX_MS ? wait_ms : WAIT_MAX_MS;
+    int64_t at_ms = clock_monotonic_ms() + wait;
+    struct timespec t = {.tv_sec = (time_t)(at_ms / 1000),
+                         .tv_nsec = (long)(at_ms % 1000) * 1000000};
+
+    return t;
+}
+
+bool call_queue_init(struct call_queue *q)
+{
+    memset(q, 0, sizeof *q);
+    q->wake_fd = -1;
+    if (pthread_mutex_init(&q->lock, NULL) != 0)
+        return false;
+    if (init_condition(&q->gone))
+        return true;
+    pthread_mutex_destroy(&q->lock);
+    return false;
+}
+
+void call_queue_destroy(struct call_queue *q)
+{
+    pthread_cond_destroy(&q->gone);
+    pthread_mutex_destroy(&q->lock);
+}
+
+/* The counter of an eventfd never runs full here, so the write neither waits nor fails. */
+static void wake(const struct call_queue *q)
+{
+    uint64_t one = 1;
+    ssize_t wrote = write(q->wake_fd, &one, sizeof one);
+
+    (void)wrote;
+}
+
+bool call_queue_stop(struct call_queue *q, int64_t bound_ms)
+{
+    struct timespec until = instant(bound_ms);
+    bool ended;
+
+    pthread_mutex_lock(&q->lock);
+    q->stopping = true;
+    wake(q);
+    while (!q->ended && pthread_cond_timedwait(&q->gone, &q->lock, &until) == 0)
+        ;
+    ended = q->ended;
+    pthread_mutex_unlock(&q->lock);
+    return ended;
+}
+
+void call_queue_end(struct call_queue *q)
+{
+    pthread_mutex_lock(&q->lock);
+    q->ended = true;
+    pthread_cond_broadcast(&q->gone);
+    pthread_mutex_unlock(&q->lock);
+}
+
 /* Under the lock. A call that has ended is never queued: its worker may free it. */
 static void queue_put(struct call *c)
 {
     struct call **last = &c->queue->first;
-    uint64_t one = 1;
-    ssize_t wrote = 0;
 
     if (c->queued || c->end != CALL_RUNNING)
         return;
-    /* A queue that is not empty has been announced and not been emptied since. The counter of
-     * an eventfd never runs full here, so the write neither waits nor fails. */
+    /* A queue that is not empty has been announced and not been emptied since. */
     if (*last == NULL)
-        wrote = write(c->queue->wake_fd, &one, sizeof one);
-    (void)wrote;
+        wake(c->queue);
     while (*last != NULL)
         last = &(*last)->next_queued;
     *last = c;
@@ -311,16 +367,6 @@ int64_t call_deadline(const struct call *c, const char **reason)
 static enum call_end visible_end(const struct call *c)
 {
     return c->buffer.n > 0 ? CALL_RUNNING : c->end;
-}
-
-static struct timespec instant(int64_t wait_ms)
-{
-    int64_t wait = wait_ms < 0 ? 0 : wait_ms < WAIT_MAX_MS ? wait_ms : WAIT_MAX_MS;
-    int64_t at_ms = clock_monotonic_ms() + wait;
-    struct timespec t = {.tv_sec = (time_t)(at_ms / 1000),
-                         .tv_nsec = (long)(at_ms % 1000) * 1000000};
-
-    return t;
 }
 
 /* Under the lock: waits for a change. False once the time has passed. */

@@ -29,6 +29,8 @@ struct call_queue {
     struct call *first;
     int wake_fd; /* an eventfd, written to when the queue stops being empty */
     bool stopping;
+    bool ended;          /* the transfer thread has done its last */
+    pthread_cond_t gone; /* ... which is told by this */
 };
 
 struct call {
@@ -67,12 +69,21 @@ struct call *call_new(struct call_queue *q, const struct call_request *r);
 /* Of a call that never ran or has ended and whose headers are gone. */
 void call_destroy(struct call *c);
 
+/* An empty one without a wake_fd. False: out of memory. */
+bool call_queue_init(struct call_queue *q);
+void call_queue_destroy(struct call_queue *q);
+/* Asks the transfer thread to end; whether it has within bound_ms. */
+bool call_queue_stop(struct call_queue *q, int64_t bound_ms);
+
 /* Puts the call into the queue and wakes the transfer thread. False if it is stopping. */
 bool call_post(struct call *c);
 
 /*
  * What follows is for the transfer thread.
  */
+
+/* The thread's last act. */
+void call_queue_end(struct call_queue *q);
 
 /* The next call in the queue, or NULL; what is wanted of it. */
 struct call *call_next(struct call_queue *q, bool *abort, bool *stopping);

@@ -49,7 +49,8 @@ static int run(struct cli *cli)
                     defaults.write_timeout_ms, defaults.stop_ms);
     hold_stop_signals();
     if (!service_free(s, FREE_MS))
-        log_line(LOG_LEVEL_ERROR, "event=stuck text=\"the store did not let go in time\"");
+        log_line(LOG_LEVEL_ERROR,
+                 "event=stuck text=\"the store or a call did not let go in time\"");
     if (!stop) {
         execv("/proc/self/exe", cli->argv);
         return cli_fail("cannot start anew");

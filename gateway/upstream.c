@@ -316,6 +316,7 @@ static void *transfer(void *arg)
     while (u->running != NULL)
         finish(u, u->running, CALL_ABORTED);
     close_handles(u); /* here, because here SIGPIPE is blocked */
+    call_queue_end(&u->queue);
     return NULL;
 }
 
@@ -327,14 +328,18 @@ enum error upstream_new(unsigned streams, struct upstream **out)
 
     if (u == NULL)
         return ERROR_MEMORY;
-    if (pthread_mutex_init(&u->queue.lock, NULL) != 0 ||
-        pthread_mutex_init(&u->load_lock, NULL) != 0) {
+    if (!call_queue_init(&u->queue)) {
+        free(u);
+        return ERROR_MEMORY;
+    }
+    if (pthread_mutex_init(&u->load_lock, NULL) != 0) {
+        call_queue_destroy(&u->queue);
         free(u);
         return ERROR_MEMORY;
     }
     u->streams = streams;
     u->timer_ms = INT64_MAX;
-    u->epoll_fd = u->queue.wake_fd = -1;
+    u->epoll_fd = -1;
     *out = u;
     return ERROR_NONE;
 }
@@ -422,24 +427,18 @@ enum error upstream_load(struct upstream *u)
     return e;
 }
 
-void upstream_free(struct upstream *u)
+bool upstream_free(struct upstream *u, int64_t bound_ms)
 {
-    uint64_t one = 1;
-    ssize_t wrote;
-
     if (u == NULL)
-        return;
-    if (u->loaded) {
-        pthread_mutex_lock(&u->queue.lock);
-        u->queue.stopping = true;
-        wrote = write(u->queue.wake_fd, &one, sizeof one);
-        (void)wrote;
-        pthread_mutex_unlock(&u->queue.lock);
+        return true;
+    if (u->loaded && !call_queue_stop(&u->queue, bound_ms))
+        return false;
+    if (u->loaded)
         pthread_join(u->thread, NULL);
-    }
-    pthread_mutex_destroy(&u->queue.lock);
+    call_queue_destroy(&u->queue);
     pthread_mutex_destroy(&u->load_lock);
     free(u);
+    return true;
 }
 
 enum error call_start(struct upstream *u, const struct call_request *r, struct call **out)

@@ -35,8 +35,12 @@ enum error upstream_new(unsigned streams, struct upstream **out);
  * libcurl, ERROR_MEMORY, ERROR_SYSTEM. */
 enum error upstream_load(struct upstream *u);
 
-/* Aborts all calls, ends the thread. All calls must have been freed. */
-void upstream_free(struct upstream *u);
+/*
+ * Aborts all calls, ends the thread, within `bound_ms`. All calls must have been freed. False: the
+ * thread is stuck, where a libcurl without resolver threads asks a name server that is silent;
+ * then everything is left as it is, and the process must _exit.
+ */
+bool upstream_free(struct upstream *u, int64_t bound_ms);
 
 struct call_request {
     const char *url;

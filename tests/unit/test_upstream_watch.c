@@ -18,6 +18,8 @@
 
 #define BODY "{\"model\":\"m\",\"messages\":[{\"role\":\"user\",\"content\":\"salt?\"}]}"
 
+#define FREE_MS 10000
+
 static struct model model;
 static _Atomic unsigned looks;
 
@@ -67,7 +69,7 @@ static void readable_is_not_gone_and_does_not_spin(void **state)
     assert_int_equal(end, CALL_GONE);
     assert_true(model_now_ms() - before < 1000);
     call_free(c);
-    upstream_free(up);
+    assert_true(upstream_free(up, FREE_MS));
     close(pair[0]);
     close(pair[1]);
 }
