@@ -45,8 +45,7 @@ struct relay {
     char *body;
     struct diagnosis why; /* for the owner, if the upstream is to blame */
     int64_t wait_ms;      /* for Retry-After */
-    bool refused;         /* the API refuses us */
-    bool innocent;        /* it has answered, and this request may have been at fault */
+    enum health blame;    /* what a failure says of the API */
     struct part answer;   /* a plain one */
     /* of a stream */
     bool started; /* the header has been sent: trouble is an event now */
@@ -134,8 +133,7 @@ static void fail_status(struct relay *r, int status)
     enum settle_kind kind = t.free ? SETTLE_NOTHING : SETTLE_UNKNOWN;
 
     read_code(r);
-    r->refused = t.refuses;
-    r->innocent = t.callers;
+    r->blame = t.health;
     if (!t.about_us) {
         fail(r, CODE_UPSTREAM_ERROR, kind);
         return;
@@ -147,8 +145,8 @@ static void fail_status(struct relay *r, int status)
 /* The provider reports an error inside a 200. */
 static void fail_part(struct relay *r, const struct part *p)
 {
-    r->wait_ms = p->refused ? refused_wait(r) : 0;
-    r->refused = p->refused;
+    r->wait_ms = p->refused ? REFUSED_WAIT_MS : 0;
+    r->blame = p->refused ? HEALTH_REFUSED : HEALTH_FAILED;
     memcpy(r->why.code, p->code, sizeof(p->code));
     fail(r, p->refused ? CODE_UPSTREAM_REFUSED : CODE_UPSTREAM_ERROR, SETTLE_UNKNOWN);
 }
@@ -161,9 +159,7 @@ static enum health health_of(const struct relay *r)
         return r->spoken ? HEALTH_GOOD : HEALTH_UNKNOWN;
     if (e->code == CODE_NONE)
         return HEALTH_GOOD;
-    if (e->code < CODE_UPSTREAM_REFUSED || r->call == NULL || r->innocent)
-        return HEALTH_UNKNOWN;
-    return r->refused ? HEALTH_REFUSED : HEALTH_FAILED;
+    return e->code < CODE_UPSTREAM_REFUSED || r->call == NULL ? HEALTH_UNKNOWN : r->blame;
 }
 
 /* What the call says of the API. */
@@ -509,6 +505,7 @@ static void make_call(struct relay *r, const struct config_model *m)
 {
     r->model = m;
     r->provider = provider_of(m->provider);
+    r->blame = HEALTH_FAILED;
     if (!open_call(r))
         return;
     if (r->job->request->stream)
@@ -586,7 +583,6 @@ static void call_next(struct relay *r, const struct config_model *m)
     *r->end = (struct relay_end){.calls = r->end->calls};
     r->why = (struct diagnosis){0};
     r->wait_ms = 0;
-    r->refused = r->innocent = false;
     make_call(r, m);
 }
 

@@ -23,10 +23,9 @@
  *
  *   an answer, also one that the caller has begun to get and left      good
  *   401, 402, 429, or an error inside a 200 that speaks of these       it refuses us
+ *   403                                                                it failed, for the owner
  *   404, 405, 5xx, unreachable, timeout, nonsense, cut, an error       it failed
- *   other 4xx, 403 too (a filter's): no caller's input closes the site nothing
- *   the total time ran out after text had come: a slow reader can do   nothing
- *     that, or an answer that is long
+ *   other 4xx: one caller's odd input must not close the site          nothing
  *   the caller left before anything came; we are stopping              nothing
  */
 #ifndef GATEWAY_RELAY_H

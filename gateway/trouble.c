@@ -8,21 +8,23 @@ static const struct {
     int status;
     struct trouble trouble;
 } rows[] = {
-    {401, {.free = true, .about_us = true, .refuses = true}},
-    {402, {.free = true, .about_us = true, .refuses = true}},
-    {403, {.about_us = true}},
-    {404, {.free = true}},
-    {405, {.free = true}},
-    {429, {.free = true, .about_us = true, .refuses = true, .passes = true}},
+    {401, {.free = true, .about_us = true, .health = HEALTH_REFUSED}},
+    {402, {.free = true, .about_us = true, .health = HEALTH_REFUSED}},
+    {403, {.about_us = true, .health = HEALTH_DENIED}},
+    {404, {.free = true, .health = HEALTH_FAILED}},
+    {405, {.free = true, .health = HEALTH_FAILED}},
+    {429, {.free = true, .about_us = true, .passes = true, .health = HEALTH_REFUSED}},
 };
 
 struct trouble trouble_of(int status)
 {
+    bool callers = status >= 400 && status < 500;
+
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
         if (rows[i].status == status)
             return rows[i].trouble;
     }
-    return (struct trouble){.callers = status >= 400 && status < 500};
+    return (struct trouble){.health = callers ? HEALTH_UNKNOWN : HEALTH_FAILED};
 }
 
 /* A 429 that no waiting of ours ends. */

@@ -8,6 +8,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "store/ledger.h"
+
 /* What a caller waits for at most before the same model is asked once more. */
 #define TROUBLE_AGAIN_MAX_MS 2000
 
@@ -19,10 +21,9 @@ struct trouble {
      * only where there can be no doubt, and nothing is asked for again where there is.
      */
     bool free;
-    bool about_us; /* our key, credit or rate, and not this request */
-    bool refuses;  /* so that the next call would fail as well */
-    bool callers;  /* this request may have caused it: it says nothing of the API's health */
-    bool passes;   /* in a time that the API tells */
+    bool about_us;      /* our key, credit or rate, and not this request */
+    bool passes;        /* in a time that the API tells */
+    enum health health; /* UNKNOWN: this request may have caused it */
 };
 
 /* Of a status other than 200. */

@@ -152,7 +152,13 @@ static enum error count_failure(struct batch *b, const struct op *op, struct bre
 {
     const struct settlement *s = &op->settlement;
 
+    enum error e = ERROR_NONE;
+
     k->failures += k->failures < UINT32_MAX;
+    if (s->health == HEALTH_DENIED)
+        e = alert_queue(b, ALERT_UPSTREAM_REFUSED, op->reservation.model);
+    if (e != ERROR_NONE)
+        return e;
     if (k->open_until_ms > 0 || s->health == HEALTH_REFUSED || k->failures >= s->breaker_after)
         return open_breaker(b, op, k);
     return put_breaker(b, op->reservation.model, k);
@@ -173,6 +179,7 @@ enum error batch_health(struct batch *b, const struct op *op)
             log_line(LOG_LEVEL_INFO, "event=breaker_closed model=%s", r->model);
         return remove_breaker(b, r->model);
     case HEALTH_FAILED:
+    case HEALTH_DENIED:
     case HEALTH_REFUSED:
         return count_failure(b, op, &k);
     default:

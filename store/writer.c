@@ -251,9 +251,7 @@ static enum error enqueue(struct ledger *l, struct op *op)
 /* What a breaker is opened or closed by does not wait: each further call would fail, too. */
 static bool is_urgent(const struct op *op)
 {
-    enum health h = op->settlement.health;
-
-    return op->reservation.probe || h == HEALTH_FAILED || h == HEALTH_REFUSED;
+    return op->reservation.probe || op->settlement.health >= HEALTH_FAILED;
 }
 
 enum error writer_post(struct ledger *l, struct op *op)

@@ -285,12 +285,13 @@ def test_maintain_ends_although_the_hook_hangs(told, hook):
     assert len(hook.tries) == 1
 
 
-def test_f46_an_api_that_refuses_us_is_told_to_the_owner_alone(told, hook, model):
+@pytest.mark.parametrize("status", [401, 403])
+def test_f46_an_api_that_refuses_us_is_told_to_the_owner_alone(told, hook, model, status):
     place = told()
     server = place.start(procs=2)
-    model.set(status=401, error_body='{"error":{"message":"bad key sk-practice-0123456789",'
+    model.set(status=status, error_body='{"error":{"message":"bad key sk-practice-0123456789",'
                                      '"code":"invalid_api_key"}}')
-    answers = [server.chat() for _ in range(6)]
+    answers = [server.chat() for _ in range(6 if status == 401 else 3)]
     assert hook.wait(1) == [("upstream_refused", "demo")]
     assert {answer.status for answer in answers} == {503}
     told_to = {"callers": b"".join(answer.body for answer in answers).decode(), "owner": json.dumps(hook.got)}

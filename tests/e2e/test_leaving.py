@@ -44,10 +44,10 @@ def test_a_caller_that_closes_its_sending_half_is_as_good_as_gone(site, model):
     call.close()
 
 
-def test_a_caller_that_does_not_read_is_cut_off(site, model):
+def test_a_caller_that_does_not_read_is_cut_off(site, model, mode):
     """A full pipe must not hold a stream's place for ever: write-timeout ends it."""
     place = site(server={"write-timeout": "2s"}, demo={"total-timeout": "60s"})
-    server = place.start()
+    server = place.start(mode)
     model.set(size=8000000, chunks=400, gap_ms=0)
     call = server.begin(stream=True)
     until(lambda: model.stats()["open"] == 1, 5, "the call upstream")

@@ -76,7 +76,8 @@ def test_f13_a_model_that_is_busy_for_a_second_is_asked_once_more(start, upstrea
     day = server.site.settled()
     assert (day["admitted"], day["settled"], day["given_back"], day["unknown"]) == (1, 1, 0, 0)
     assert used(server) == (1, 17)
-    assert lines(server, " calls=2") and "code=ok" in lines(server, " calls=2")[0]
+    until(lambda: lines(server, " calls=2"), 5, "a line")
+    assert "code=ok" in lines(server, " calls=2")[0]
     assert server.get("/status").json["available"], "what went well closes the breaker"
 
 
@@ -221,7 +222,7 @@ def test_f13_the_fallback_answers_where_nothing_can_have_been_billed(site, start
     day = server.site.settled()
     assert (day["admitted"], day["settled"], day["given_back"], day["unknown"]) == (1, 1, 0, 0)
     assert used(server) == (1, 17) and server.site.stats()["days"][-1]["cost_nano"] == DEAR_NANO
-    line = lines(server, " calls=2")[0]
+    line = until(lambda: lines(server, " calls=2"), 5, "a line")[0]
     assert "code=ok" in line and "model=other" in line
     assert [one for one in lines(server, "level=error") if "model demo" in one], "the owner hears of the first"
 
@@ -254,6 +255,7 @@ def test_f46_while_the_breaker_is_open_the_fallback_is_asked_at_once(start, upst
         assert (api.count, other.count) == (1, n)
     assert server.get("/status").json["available"]
     assert len(lines(server, "event=breaker_open model=demo")) == 1
+    until(lambda: len(lines(server, "code=ok model=other")) == 3, 5, "a line for each")
     assert [line.rpartition(" ")[2] for line in lines(server, "code=ok model=other")] == ["calls=2", "calls=1", "calls=1"]
     server.site.settled()
     assert used(server) == (3, 51)

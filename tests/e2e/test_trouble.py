@@ -1,6 +1,7 @@
 """Whatever can be wrong with a model API, row by row: what the caller gets, plain and as a stream,
 what stays charged, what the owner is told, what the breaker counts, and how many requests arrive."""
 import email.utils
+import gzip
 import json
 import socket
 import time
@@ -90,6 +91,9 @@ ANSWERS = {
     "no content type": (raw(b"HTTP/1.1 200 OK\r\nConnection: close\r\n\r\n" + WHOLE), "upstream_error", PAID, COUNTS,
                         "no answer of this API", 1),
     "nothing at all": (raw(), "upstream_error", PAID, COUNTS, "call failed", 1),
+    "F34 compressed, which nobody asked for": (
+        plain(body=gzip.compress(WHOLE), headers=b"Content-Encoding: gzip\r\n"), "upstream_error", PAID, COUNTS,
+        "no answer of this API", 1),
     "no HTTP": (raw(b"SSH-2.0-OpenSSH_9.2\r\n"), "upstream_error", PAID, COUNTS, "call failed", 1),
     "F35 no header in time": (raw(60), "upstream_timeout", PAID, COUNTS, "no byte of the answer in time", 1),
     "a header that ends in the middle": (raw(b"HTTP/1.1 200 OK\r\nContent-Ty"), "upstream_error", PAID, COUNTS,

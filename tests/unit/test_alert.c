@@ -396,6 +396,21 @@ static void f46_an_api_that_refuses_us_is_told_once_per_model_and_day(void **sta
     assert_string_equal(deliver_all(f), "upstream_refused other");
 }
 
+/* A 403 can be our key or one caller's prompt: the owner hears of it, the breaker only counts. */
+static void f46_what_may_be_our_key_is_told_at_once(void **state)
+{
+    struct fixture *f = with_thresholds(state, 80, 0);
+
+    call(f, HEALTH_DENIED);
+    assert_string_equal(deliver_all(f), "upstream_refused demo");
+    call(f, HEALTH_DENIED);
+    assert_string_equal(deliver_all(f), "breaker_open demo");
+    pass(HOUR_MS);
+    call(f, HEALTH_GOOD);
+    call(f, HEALTH_DENIED);
+    assert_string_equal(deliver_all(f), "");
+}
+
 static void a_breaker_is_told_of_once_per_opening(void **state)
 {
     struct fixture *f = with_thresholds(state, 80, 0);
@@ -671,6 +686,7 @@ int main(void)
         T(a_refusal_tells_and_writes_nothing),
         T(bound_exceeded_is_told_once_per_model_and_day),
         T(f46_an_api_that_refuses_us_is_told_once_per_model_and_day),
+        T(f46_what_may_be_our_key_is_told_at_once),
         T(a_breaker_is_told_of_once_per_opening),
         T(nobody_else_gets_it_while_it_is_being_delivered),
         T(what_was_not_delivered_is_due_again_after_a_while),

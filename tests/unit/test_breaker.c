@@ -75,7 +75,7 @@ static struct ledger_model known(struct fixture *f)
     return m;
 }
 
-/* What a series of calls comes to: g good, f failed, r refused, u unknown. */
+/* What a series of calls comes to: g good, f failed, d denied, r refused, u unknown. */
 static const struct {
     const char *why, *calls;
     int64_t retry_after_ms, wait_ms;
@@ -86,6 +86,8 @@ static const struct {
     {"one that went well begins the row anew", "ffgff", 0, 0},
     {"and then as many as it takes", "ffgfff", 0, PAUSE_MS},
     {"what says nothing neither counts nor begins anew", "fufuf", 0, PAUSE_MS},
+    {"what may be one caller's fault or our key is a failure", "dd", 0, 0},
+    {"like others", "dfd", 0, PAUSE_MS},
     {"one refusal is enough", "r", 0, PAUSE_MS},
     {"also after good ones", "ggr", 0, PAUSE_MS},
     {"what the API asks for, if it is longer", "r", 2 * PAUSE_MS, 2 * PAUSE_MS},
@@ -100,6 +102,7 @@ static enum health health_of(char c)
 {
     return c == 'g'   ? HEALTH_GOOD
            : c == 'f' ? HEALTH_FAILED
+           : c == 'd' ? HEALTH_DENIED
            : c == 'r' ? HEALTH_REFUSED
                       : HEALTH_UNKNOWN;
 }
