@@ -1,5 +1,6 @@
 """A second call for one request (F13): where nothing can have been billed, before any byte, while the
 caller is there, and never a third; to the same model where that can help, or to its fallback."""
+import concurrent.futures
 import contextlib
 import email.utils
 import json
@@ -293,6 +294,25 @@ def test_f13_a_fallback_that_does_not_fit_leaves_the_first_failure(start, upstre
         answer = server.chat(ASK)
         assert answer.code == "upstream_paused" and answer.header("RateLimit") is None
         assert other.count == 0
+
+
+def test_f1_many_at_once_never_go_over_a_limit_by_a_fallback(site, upstream):
+    """Each is admitted with 50 tokens, and needs 100 at the fallback, which tells no usage."""
+    def silent(send, head):
+        plain(body=b'{"choices":[{"index":0,"message":{"content":"Salt"},"finish_reason":"stop"}]}')(send, head)
+
+    api, other = both(upstream, status(b"404 Not Found"), other=(silent,))
+    server = site(limits={**LIMITS, "budget": limit("everyone", "tokens", "day", 550)},
+                  demo={**BARE, "url": api.url, "breaker-after": 100, "fallback": "other"},
+                  models={"other": {"url": other.url, "fallback": None, "max-output-tokens": 90}}).start(procs=3)
+    with concurrent.futures.ThreadPoolExecutor(20) as pool:
+        answers = [one.result() for one in [pool.submit(server.chat, ASK) for _ in range(20)]]
+    good_ones = [answer for answer in answers if answer.status == 200]
+    assert {answer.code for answer in answers if answer.status != 200} <= {"upstream_error", "site_limit"}
+    day = server.site.settled()
+    assert 1 <= len(good_ones) == other.count == day["unknown"] <= 5
+    assert day["admitted"] == api.count
+    assert used(server) == (other.count, 100 * other.count)
 
 
 def test_f13_there_is_no_third_call(start, upstream):
