@@ -66,6 +66,7 @@ fuzzers := $(patsubst tests/fuzz/%.c,$(dir)/tests/fuzz/%,$(wildcard tests/fuzz/f
 benches := $(patsubst tests/bench/%.c,build/bench/%,$(wildcard tests/bench/*.c))
 pure     = store/zone.c store/window.c store/storetime.c store/rule.c gateway/price.c gateway/sse.c \
 	platform/address.c gateway/forwarded.c gateway/origin.c gateway/cookie.c platform/mac.c
+hosts    = lighttpd apache nginx caddy uhttpd systemd
 pages    = $(wildcard gateway/*.8 gateway/*.5 gateway/*.7)
 
 all: $(program)
@@ -129,8 +130,12 @@ run:
 	@$(MAKE) --no-print-directory all build/practice-model
 	@tests/demo/run.sh
 
-test test-all unit property e2e sanitize fuzz lint:
+test unit property e2e sanitize fuzz lint:
 	@tests/packages.sh build run test
+	@tests/run-all $@
+
+test-all servers:
+	@tests/packages.sh build run test servers
 	@tests/run-all $@
 
 bench:
@@ -142,20 +147,19 @@ size: build/pennygate
 	@tests/size.sh $<
 
 install: all
-	install -d $(DESTDIR)$(sbindir) $(foreach d,examples lighttpd systemd,$(DESTDIR)$(docdir)/$(d))
+	install -d $(DESTDIR)$(sbindir) $(foreach d,examples $(hosts),$(DESTDIR)$(docdir)/$(d))
 	install $(STRIP) -m 755 $(program) $(DESTDIR)$(sbindir)/pennygate
 	for p in $(pages); do \
 		install -D -m 644 $$p $(DESTDIR)$(mandir)/man$${p##*.}/$${p##*/} || exit 1; done
 	install -m 644 README.md LICENSE $(DESTDIR)$(docdir)
 	install -m 644 platform/examples/* $(DESTDIR)$(docdir)/examples
-	install -m 644 platform/lighttpd/* $(DESTDIR)$(docdir)/lighttpd
-	install -m 644 platform/systemd/* $(DESTDIR)$(docdir)/systemd
+	for d in $(hosts); do install -m 644 platform/$$d/* $(DESTDIR)$(docdir)/$$d || exit 1; done
 
 clean:
 	rm -rf build
 
-.PHONY: all units fuzzers benches run test test-all unit property e2e sanitize fuzz lint bench \
-	size install clean
+.PHONY: all units fuzzers benches run test test-all servers unit property e2e sanitize fuzz lint \
+	bench size install clean
 .SECONDARY: $(units:=.o) $(fuzzers:=.o)
 .DELETE_ON_ERROR:
 

@@ -3,7 +3,7 @@
 # when nothing is missing. OFFLINE=1 only says what is missing. Services that come with a
 # package are neither started nor enabled: the demo and the tests start their own.
 #
-# usage: tests/packages.sh build|run|test|bench ...
+# usage: tests/packages.sh build|run|test|servers|bench ...
 set -eu
 
 build='gcc libc6-dev make libfcgi-dev liblmdb-dev libbearssl-dev libjansson-dev libconfuse-dev
@@ -11,6 +11,7 @@ build='gcc libc6-dev make libfcgi-dev liblmdb-dev libbearssl-dev libjansson-dev 
 run='lighttpd libmicrohttpd-dev curl ca-certificates'
 tests='libcmocka-dev python3 python3-pytest python3-hypothesis strace git clang clang-format
     clang-tidy libclang-rt-14-dev cppcheck shellcheck mandoc universal-ctags procps'
+servers='apache2 libapache2-mod-fcgid nginx-light caddy openssl'
 bench='libsqlite3-dev libhiredis-dev redis-server valgrind wrk openssl nginx-light'
 
 wanted=''
@@ -19,6 +20,7 @@ for group in "$@"; do
     build) wanted="$wanted $build" ;;
     run) wanted="$wanted $run" ;;
     test) wanted="$wanted $tests" ;;
+    servers) wanted="$wanted $servers" ;;
     bench) wanted="$wanted $bench" ;;
     *) echo "packages.sh: unknown group $group" >&2; exit 2 ;;
     esac
@@ -71,7 +73,7 @@ apt() {
     apt install -y --no-install-recommends $missing >/dev/null
 }
 if [ -d /run/systemd/system ]; then
-    for service in lighttpd redis-server nginx; do
+    for service in lighttpd redis-server nginx apache2 caddy; do
         case " $missing " in
         *" $service "* | *" $service-light "*) $sudo systemctl -q disable "$service" || true ;;
         esac

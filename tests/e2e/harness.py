@@ -1,6 +1,6 @@
 """The parts that end-to-end tests are made of: the practice model, a site (configuration, store,
-secret), lighttpd in front of pennygate in three modes, and a client that notes when each piece
-of an answer arrives. Everything runs on loopback, in a directory of its own, and is ended by
+secret), lighttpd in front of pennygate in three modes (other web servers: servers.py), and a client
+that notes when each piece of an answer arrives. Everything runs on loopback, in a directory of its own, and is ended by
 process id."""
 import collections
 import contextlib
@@ -394,7 +394,7 @@ class Site:
         return next((one for one in stats["days"] if one["day"] == stats["today"]), nothing)
 
     def start(self, mode="spawned", **options):
-        return Server(self, mode, **options)
+        return SERVERS[mode](self, mode, **options)
 
     def close(self):
         with contextlib.ExitStack() as stack:  # all of them, also if one does not stop
@@ -405,6 +405,8 @@ class Site:
 
 class Server:
     """lighttpd with pennygate behind it."""
+
+    mount = MOUNT
 
     def __init__(self, site, mode, procs=1, prefix=(), stream=2):
         self.site, self.mode, self.procs = site, mode, procs
@@ -417,21 +419,28 @@ class Server:
         site.own(self.log_path)
         self.gateway = self.process = None
         site.servers.append(self)
-        if mode == "external":
+        if self.is_external():
             self.serve()
-        (self.directory / "lighttpd.conf").write_text(self.configuration(stream), encoding="utf-8")
-        self.process = self._popen("lighttpd", "-D", "-f", self.directory / "lighttpd.conf")
-        until(lambda: accepts(self.port) or self.process.poll() is not None, 10, "lighttpd's port")
+        self.process = self.start_web(stream)
+        until(lambda: accepts(self.port) or self.process.poll() is not None, 10, "the web server's port")
         assert self.process.poll() is None, self.log()
 
-    def _popen(self, *command):
+    def is_external(self):
+        """Whether pennygate runs by itself."""
+        return self.mode == "external"
+
+    def start_web(self, stream):
         """What is preloaded is for pennygate alone: lighttpd restarts itself if its clock jumps."""
-        environment = self.site.environment()
-        if command[0] == "lighttpd":
-            environment.pop("LD_PRELOAD", None)
+        path = self.directory / "lighttpd.conf"
+        path.write_text(self.configuration(stream), encoding="utf-8")
+        return self._popen("lighttpd", "-D", "-f", path, LD_PRELOAD=None)
+
+    def _popen(self, *command, options=None, **environment):
+        given = {**self.site.environment(), **environment}
         with open(self.log_path, "ab") as log:
-            return subprocess.Popen(command, env=environment, stdin=subprocess.DEVNULL,
-                                    stdout=subprocess.DEVNULL, stderr=log)
+            return subprocess.Popen(
+                command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=log,
+                env={name: value for name, value in given.items() if value is not None}, **(options or {}))
 
     def serve(self):
         """The external daemon, or a further one on the same socket once the old one is gone."""
@@ -510,7 +519,7 @@ $REQUEST_HEADER["Authorization"] =~ "^Basic " {{
         return found
 
     def open(self, method, path, body=b"", headers=(), **options):
-        return Call(self.port, method, MOUNT + path, body, headers, **options)
+        return Call(self.port, method, self.mount + path, body, headers, **options)
 
     def get(self, path, **options):
         return self.open("GET", path, **options).answer()
@@ -528,7 +537,7 @@ $REQUEST_HEADER["Authorization"] =~ "^Basic " {{
         return self.begin(*arguments, **options).answer()
 
     def stop(self):
-        """Ends lighttpd and what it started; nothing may outlive it for long."""
+        """Ends the web server and what it started; nothing may outlive it for long."""
         if self.process is None and self.gateway is None:
             return
         started = self.gateways() + (children(self.process.pid) if self.process else [])
@@ -545,3 +554,6 @@ $REQUEST_HEADER["Authorization"] =~ "^Basic " {{
                 os.kill(pid, signal.SIGKILL)
             self.process = self.gateway = None
         assert "Sanitizer" not in self.log(), self.log()
+
+
+SERVERS = dict.fromkeys(MODES, Server)  # the class of each mode; servers.py adds to it
