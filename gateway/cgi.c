@@ -12,6 +12,8 @@
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "gateway/pool.h"
@@ -171,13 +173,28 @@ static bool cgi_admitted(struct exchange *x, int64_t answer_ms)
 
 static const struct exchange_ops cgi_ops = {cgi_read, cgi_write, cgi_flush, cgi_admitted};
 
+/* Reads what was left of the input, in the request's time. Apache's mod_cgid has input and output
+ * in one socket: a process that ends with input unread resets it, and the answer is lost. */
+static void drain(struct cgi *c)
+{
+    struct stat st;
+
+    if (fstat(STDIN_FILENO, &st) != 0 || !S_ISSOCK(st.st_mode))
+        return;
+    while (clock_monotonic_ms() < c->due_ms &&
+           cgi_read(&c->x, c->buffer, sizeof(c->buffer)) > 0)
+        ;
+}
+
 /* The end of the answer, for a web server that waits for it. The number stays taken: whatever
  * is opened next must not be standard output. */
 static bool let_go(void)
 {
     int fd = open("/dev/null", O_WRONLY | O_CLOEXEC);
-    bool ok = fd >= 0 && dup2(fd, STDOUT_FILENO) == STDOUT_FILENO;
+    bool ok;
 
+    shutdown(STDOUT_FILENO, SHUT_WR); /* of a socket that the input holds open */
+    ok = fd >= 0 && dup2(fd, STDOUT_FILENO) == STDOUT_FILENO;
     if (fd >= 0)
         close(fd);
     return ok;
@@ -198,6 +215,7 @@ void cgi_run(struct service *s, char *const *env)
     c.length = exchange_length(&c.x);
     service_handle(s, &c.x);
     cgi_flush(&c.x);
+    drain(&c);
     if (service_has_more(s) && let_go())
         service_do_more(s);
 }

@@ -1,13 +1,15 @@
 """What a web server would keep away or tidy up, asked of pennygate itself, by FastCGI and CGI:
 side routes (F10), spellings of an address (F39), the Proxy header (F48), and parameters that
 look like overrides."""
+import os
 import socket
+import subprocess
 import threading
 
 import pytest
 
-from direct import HELLO, cgi, fastcgi
-from harness import CHAT, limit
+from direct import HELLO, answer_of, cgi, fastcgi, parameters
+from harness import CHAT, GROUP, USER, limit
 
 
 @pytest.fixture
@@ -183,3 +185,25 @@ def test_a_parameter_is_no_override(serve, model):
             "PENNYGATE_CONFIG": "/nowhere", "PENNYGATE_NONSENSE": "1"}
     assert [fastcgi(place, **more).status for _ in range(3)] == [200, 200, 429]
     assert model.count == 2
+
+
+@pytest.mark.parametrize("path, body", [("/nothing", HELLO), (CHAT, b" " * 70000)], ids=["404", "413"])
+def test_an_early_answer_is_whole_where_input_and_output_are_one_socket(site, path, body):
+    """As under Apache's mod_cgid: a process that ends with input unread resets the connection, and the
+    web server throws the answer away."""
+    place = site()
+    sent, body = parameters(path=path, body=body)
+    user = {} if os.geteuid() else {"user": USER, "group": GROUP, "extra_groups": []}
+    ours, its = socket.socketpair()
+    with ours, its:
+        ours.settimeout(10)
+        process = subprocess.Popen([place.program], stdin=its, stdout=its, stderr=subprocess.DEVNULL, **user,
+                                   env={**place.environment(), "PENNYGATE_CONFIG": str(place.config), **sent})
+        its.close()
+        ours.sendall(body)
+        ours.shutdown(socket.SHUT_WR)
+        with ours.makefile("rb") as file:
+            answer = answer_of(file.read())
+        assert process.wait(10) == 0
+    assert answer.status == (413 if path == CHAT else 404)
+    assert answer.code in ("not_found", "body_too_large")
