@@ -56,7 +56,7 @@ uint64_t exchange_length(const struct exchange *x)
     uint64_t length = 0;
     size_t n = 0;
 
-    if (text == NULL)
+    if (text == NULL || strcmp(text, "-1") == 0)
         return 0;
     for (; text[n] >= '0' && text[n] <= '9' && n < LENGTH_DIGITS; n++)
         length = length * 10 + (uint64_t)(text[n] - '0');
