@@ -60,7 +60,7 @@ static bool may_send(const char *name, size_t n)
 void access_headers(const char *asked, char out[ACCESS_HEADERS_MAX])
 {
     static const char blank[] = ", \t"; /* empty elements are none: RFC 9110, 5.6.1 */
-    const char *at = asked != NULL ? asked : "";
+    const char *at = asked != NULL ? asked : "authorization, content-type";
     size_t n = 0;
 
     for (at += strspn(at, blank); *at != '\0'; at += strspn(at, blank)) {

@@ -23,9 +23,10 @@ struct access {
 void access_of(const struct exchange *x, const struct config *c, struct access *out);
 
 /*
- * Of the header names that a preflight asks for (NULL: none) those that a page may send: what
- * the interface knows, and what the clients of OpenAI add by themselves. Divided by ", ". What
- * does not fit is left out.
+ * Of the header names that a preflight asks for those that a page may send: what the interface
+ * knows, and what the clients of OpenAI add by themselves. Divided by ", ". What does not fit is
+ * left out. `asked` is NULL where the web server keeps the question to itself (uhttpd does): then
+ * those that no request can do without.
  */
 #define ACCESS_HEADERS_MAX 1024 /* of some ten names; OpenAI's client asks for 200 bytes */
 void access_headers(const char *asked, char out[ACCESS_HEADERS_MAX]);

@@ -114,7 +114,8 @@ static void without_a_configuration_only_our_own_pages_ask(void **state)
 static const struct {
     const char *why, *asked, *allowed;
 } headers[] = {
-    {"nothing", NULL, ""},
+    {"what the web server has not handed over", NULL, "authorization, content-type"},
+    {"nothing", "", ""},
     {"an empty list", " ,, ", ""},
     {"what the interface knows", "content-type,authorization", "content-type, authorization"},
     {"in any case", "Content-Type", "Content-Type"},
