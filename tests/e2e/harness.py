@@ -422,12 +422,15 @@ class Server:
         if self.is_external():
             self.serve()
         self.process = self.start_web(stream)
-        until(lambda: accepts(self.port) or self.process.poll() is not None, 10, "the web server's port")
+        until(lambda: self.ready() or self.process.poll() is not None, 10, "the web server's port")
         assert self.process.poll() is None, self.log()
 
     def is_external(self):
         """Whether pennygate runs by itself."""
         return self.mode == "external"
+
+    def ready(self):
+        return accepts(self.port)
 
     def start_web(self, stream):
         """What is preloaded is for pennygate alone: lighttpd restarts itself if its clock jumps."""

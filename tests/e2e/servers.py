@@ -2,15 +2,11 @@
 only paths and, where a test is about that, the mount are put in their place, and what they say of
 accounts is taken in. Around them stands a site that compresses whatever it can, as many do.
 
-`WEB` are the modes. A server says of itself what differs between them:
-
-    split       the path is handed over in two parts, mount and rest
-    leave       how a silent caller's leaving shows: "at once"; "pieces", when two more have been sent
-    joins       what stands between the values of a header that came twice; None: both come
-    whitelist   the only request headers that arrive; None: all
+`WEB` are the modes. What differs between servers are attributes of their classes: see Pasted.
 """
 import os
 import pathlib
+import re
 import shutil
 import subprocess
 import sys
@@ -20,6 +16,7 @@ from harness import GROUP, MODES, ROOT, SERVERS, USER, Server
 LIGHTTPD = tuple(f"lighttpd-{mode}" for mode in MODES)
 WEB = (*LIGHTTPD, "apache-proxy", "apache-cgid", "nginx", "caddy", "uhttpd")
 PROGRAM = "/usr/local/sbin/pennygate"
+HASH_OF_WORD = "$2a$04$qo20IFG5KJaFFThjo0PJeuVy1cBrlwfdAVFxdcy5ws.UI2sfS6936"  # by bcrypt at its least cost
 SOCKET = "/run/pennygate-web/pennygate.sock"
 
 
@@ -47,28 +44,39 @@ def without_comments(text, *beginnings):
 
 
 class Pasted(Server):
-    """A web server with a file of platform/."""
+    """A web server with a file of platform/. `mount` is the path that it is mounted at in place of
+    the file's, "" for the root; with `unsplit` what divides the path is taken out of the file;
+    `changes` are pairs of what the file has and what stands there instead."""
 
     file = None
-    split = True
-    leave = "at once"
-    joins = ", "
-    whitelist = None
+    divides = ()  # what does so, as regular expressions
+    forwards = True  # X-Forwarded-For arrives
+    leaving_seen_after = 0  # how many more pieces have been sent before a caller's leaving shows
 
-    def __init__(self, site, mode, mount=None, **options):
+    def __init__(self, site, mode, mount=None, unsplit=False, changes=(), **options):
         self.mount = self.mount if mount is None else mount
+        self.unsplit, self.changes = unsplit, changes
         super().__init__(site, mode, **options)
+
+    def page(self, name, text):
+        """A page of the site that pennygate is mounted in."""
+        path = self.directory / name
+        path.write_text(text, encoding="ascii")
+        path.chmod(0o644)
 
     def is_external(self):
         return True
 
     def pasted(self, *changes):
-        """The file with this test's mount, paths and `changes` (pairs; each must be there)."""
+        """The file with this test's mount, paths and changes."""
         text = (ROOT / "platform" / self.file).read_text(encoding="utf-8")
         if self.is_external():
             assert SOCKET in text
+        for pattern in self.divides if self.unsplit else ():
+            text, n = re.subn(pattern, "", text)
+            assert n, pattern
         text = self.remount(text.replace(SOCKET, str(self.site.socket)))
-        for shown, real in changes:
+        for shown, real in (*self.changes, *changes):
             assert shown in text, f"{self.file} no longer has {shown}"
             text = text.replace(shown, str(real))
         return text
@@ -137,7 +145,8 @@ setenv.set-environment = ( {environment} )
 
 class Apache(Pasted):
     MODULES = pathlib.Path("/usr/lib/apache2/modules")
-    leave = "pieces"
+    leaving_seen_after = 2
+    divides = (r"    ProxyFCGISetEnvIf.*\n",)
 
     def __init__(self, site, mode, **options):
         self.way = mode.removeprefix("apache-")
@@ -205,10 +214,15 @@ Require all granted
 ''' + text)
         return self._popen("/usr/sbin/apache2", "-D", "FOREGROUND", "-f", path, LD_PRELOAD=None)
 
+    def ready(self):
+        """mod_cgid's daemon makes a socket, and only then gives it to the user."""
+        sockets = list(self.directory.glob("cgisock*"))
+        return super().ready() and (self.way != "cgid" or [one.owner() for one in sockets] == [USER])
+
 
 class Nginx(Pasted):
     file = "nginx/pennygate.conf"
-    joins = None
+    divides = (r"    fastcgi_split_path_info.*\n",)
 
     def remount(self, text):
         if not self.mount:
@@ -220,6 +234,7 @@ class Nginx(Pasted):
         if self.site.users:
             text = without_comments(text.replace("/etc/nginx/members", str(self.accounts_file())),
                                     "auth_basic ", "auth_basic_user_file", "fastcgi_param REMOTE_USER")
+        self.page("theirs.html", "a page of the site")
         user = f"user {USER} {GROUP};" if GROUP else ""
         temporary = "".join(f"{kind}_temp_path {self.directory}/{kind};\n" for kind in (
             "client_body", "proxy", "fastcgi", "uwsgi", "scgi"))
@@ -251,19 +266,19 @@ fastcgi_intercept_errors on;
 
 class Caddy(Pasted):
     file = "caddy/pennygate.caddy"
+    divides = (r"(?<=handle)_path", r"env SCRIPT_NAME .*")
+    forwards = False
 
     def remount(self, text):
         if not self.mount:
-            return text.replace("handle_path /ai/* {", "handle_path /* {").replace("SCRIPT_NAME /ai", 'SCRIPT_NAME ""')
+            return text.replace(" /ai/* {", " /* {").replace("SCRIPT_NAME /ai", 'SCRIPT_NAME ""')
         return text.replace("/ai", self.mount)
 
     def start_web(self, stream):
         text = self.pasted()
         if self.site.users:
-            (name, word), = self.site.users.items()
-            hashed = subprocess.run(["caddy", "hash-password", "--plaintext", word], capture_output=True,
-                                    text=True, check=True).stdout.strip()
-            text = without_comments(text.replace("ann HASH", f"{name} {hashed}"), "basicauth {", f"	{name} ", "}")
+            assert self.site.users == {"ann": "word"}
+            text = without_comments(text.replace("ann HASH", f"ann {HASH_OF_WORD}"), "basicauth {", "	ann ", "}")
         path = self.write("Caddyfile", f'''{{
 	admin off
 	auto_https off
@@ -287,8 +302,7 @@ class Uhttpd(Pasted):
 
     file = "uhttpd/pennygate.uci"
     mount = "/cgi-bin/pennygate"
-    joins = "only the first"
-    whitelist = ("Accept", "Authorization", "Cookie", "Host", "Origin", "Referer", "User-Agent")
+    forwards = False
 
     def is_external(self):
         return False

@@ -154,7 +154,7 @@ class Connection:
         except OSError:
             self.unwritten = b""
         if self.whole and not self.unwritten:
-            os.close(self.input)
+            self.program.stdin.close()
             self.input = None
 
     # ---- the answer ----
@@ -258,6 +258,7 @@ class Connection:
             finally:
                 self.program.kill()
                 self.program.wait()
+                self.program.stdin.close()
                 self.program.stdout.close()
 
     def __call__(self):
