@@ -52,6 +52,7 @@ class Pasted(Server):
     divides = ()  # what does so, as regular expressions
     forwards = True  # X-Forwarded-For arrives
     leaving_seen_after = 0  # how many more pieces have been sent before a caller's leaving shows
+    kills = False  # the program is killed then
 
     def __init__(self, site, mode, mount=None, unsplit=False, changes=(), **options):
         self.mount = self.mount if mount is None else mount
@@ -268,6 +269,7 @@ class Caddy(Pasted):
     file = "caddy/pennygate.caddy"
     divides = (r"(?<=handle)_path", r"env SCRIPT_NAME .*")
     forwards = False
+    leaving_seen_after = 4
 
     def remount(self, text):
         if not self.mount:
@@ -303,6 +305,7 @@ class Uhttpd(Pasted):
     file = "uhttpd/pennygate.uci"
     mount = "/cgi-bin/pennygate"
     forwards = False
+    kills = True
 
     def is_external(self):
         return False

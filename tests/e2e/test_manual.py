@@ -5,7 +5,8 @@ import subprocess
 
 import pytest
 
-from harness import Call, ROOT, Server
+from harness import Call, ROOT
+import servers  # noqa: F401: more ways to start a site
 
 
 def page(name):
@@ -87,29 +88,10 @@ def test_the_lighttpd_configurations_are_accepted(tmp_path, name):
     assert "unknown" not in done.stderr, done.stderr
 
 
-class Shipped(Server):
-    """lighttpd with a configuration as shipped; this test's paths in place of a real host's."""
-
-    def configuration(self, stream):
-        made = super().configuration(stream)
-        environment = f'"PENNYGATE_CONFIG" => "{self.site.config}"'
-        program = self.directory / "bin/pennygate" if self.mode == "cgi" else self.site.program
-        text = source(f"platform/lighttpd/{self.mode}.conf")
-        for shown, real in (
-                ('"/usr/local/sbin/pennygate"', f'"{program}"'),
-                ('"/run/lighttpd/pennygate.sock"', f'"{self.directory}/fcgi.sock"'),
-                ('"/run/pennygate-web/pennygate.sock"', f'"{self.site.socket}"'),
-                ('"bin-copy-environment" => ( "PATH" ),',
-                 f'"bin-copy-environment" => ( "PATH" ), "bin-environment" => ( {environment} ),')):
-            text = text.replace(shown, real)
-        return (made.split("server.modules")[0].replace("server.stream-response-body", "#")
-                + f'server.modules = ("mod_setenv")\nsetenv.set-environment = ( {environment} )\n' + text)
-
-
 def test_the_lighttpd_configurations_mount_their_path_alone(site, model, mode):
     model.set(gap_ms=20)
-    server = Shipped(site(), mode)
-    (server.directory / "air.html").write_text("mine", encoding="ascii")
+    server = site().start(f"lighttpd-{mode}")
+    server.page("air.html", "mine")
     page = Call(server.port, "GET", "/air.html").answer()
     assert (page.status, page.body) == (200, b"mine")
     for path in ("", "/", "?v1"):
