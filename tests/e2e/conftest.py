@@ -6,6 +6,7 @@ import pytest
 
 sys.path.insert(0, os.path.dirname(__file__))
 
+import servers  # noqa: E402,F401: all web servers, beside lighttpd in its three modes
 from harness import MODES, Model, Site  # noqa: E402
 from upstream import Upstream  # noqa: E402
 

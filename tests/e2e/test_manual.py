@@ -6,7 +6,6 @@ import subprocess
 import pytest
 
 from harness import Call, ROOT
-import servers  # noqa: F401: more ways to start a site
 
 
 def page(name):
