@@ -11,10 +11,11 @@ Callers send in two parts, for lighttpd: test_leaving.py says why. And those who
 longer read are cut off by write-timeout."""
 import pytest
 
-from harness import SERVERS, until
+from harness import CHAT, SERVERS, until
 from servers import WEB, why_not
 
 HEARTBEAT = 1
+JSON = [("Content-Type", "application/json")]
 
 
 @pytest.fixture(params=WEB)
@@ -23,7 +24,7 @@ def web(request, site):
     if reason:
         pytest.skip(reason)
     place = site(options={"mount": SERVERS[request.param].mount},
-                 server={"heartbeat": f"{HEARTBEAT}s", "write-timeout": "2s"})
+                 server={"heartbeat": f"{HEARTBEAT}s", "write-timeout": "2s", "streams": 2})
     return place.start(request.param)
 
 
@@ -95,6 +96,16 @@ def test_a_caller_that_does_not_read_is_cut_off(web, model):
     call.close()
     model.set(reset=True, gap_ms=0)
     assert web.chat().status == 200
+
+
+def test_bodies_that_never_come_leave_room_for_others(web, model):
+    """More of them than there are workers. A server either waits for the body itself, or pennygate
+    gives a request five seconds for all of it."""
+    slow = [web.open("POST", CHAT, b"{", [*JSON, ("Content-Length", "100")]) for _ in range(6)]
+    until(lambda: web.chat().status == 200, 8, "an answer for somebody else")
+    assert model.count == 1 and web.site.day()["admitted"] == 1
+    for call in slow:
+        call.close()
 
 
 def test_uhttpd_kills_at_its_timeout_and_what_was_reserved_stays(site, model):
