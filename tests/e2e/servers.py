@@ -51,6 +51,7 @@ class Pasted(Server):
     file = None
     divides = ()  # what does so, as regular expressions
     forwards = True  # X-Forwarded-For arrives
+    own_headers = True  # so do those that only we know
     leaving_seen_after = 0  # how many more pieces have been sent before a caller's leaving shows
     kills = False  # the program is killed then
 
@@ -151,7 +152,7 @@ class Apache(Pasted):
 
     def __init__(self, site, mode, **options):
         self.way = mode.removeprefix("apache-")
-        self.file = {"proxy": "apache/proxy.conf", "cgid": "apache/cgi.conf",
+        self.file = {"proxy": "apache/proxy.conf", "cgid": "apache/cgi.conf", "cgi": "apache/cgi.conf",
                      "fcgid": "apache/fcgid.conf"}[self.way]
         super().__init__(site, mode, **options)
 
@@ -176,9 +177,10 @@ class Apache(Pasted):
             text = text.replace("    Require all granted\n", "")
         if GROUP:
             text = f"User {USER}\nGroup {GROUP}\n" + text
-        modules = ["mpm_event", "authn_core", "authz_core", "authn_file", "authz_user", "auth_basic",
+        modules = ["mpm_prefork" if self.way == "cgi" else "mpm_event", "authn_core", "authz_core", "authn_file", "authz_user", "auth_basic",
                    "alias", "env", "filter", "deflate", "reqtimeout",
-                   *{"proxy": ["proxy", "proxy_fcgi"], "cgid": ["cgid"], "fcgid": ["fcgid"]}[self.way]]
+                   *{"proxy": ["proxy", "proxy_fcgi"], "cgid": ["cgid"], "cgi": ["cgi"],
+                     "fcgid": ["fcgid"]}[self.way]]
         path = self.write("apache.conf", "".join(
             f"LoadModule {name}_module {self.MODULES}/mod_{name}.so\n" for name in modules) + f'''
 ServerName 127.0.0.1
@@ -189,10 +191,12 @@ DefaultRuntimeDir "{self.directory}"
 PidFile "{self.directory}/pid"
 ErrorLog "{self.log_path}"
 Timeout 300
+<IfModule mpm_event_module>
 StartServers 1
 ServerLimit 2
 ThreadsPerChild 25
 MaxRequestWorkers 50
+</IfModule>
 RequestReadTimeout header=20-40,minrate=500
 RequestReadTimeout body=10,minrate=500
 AddOutputFilterByType DEFLATE text/event-stream application/json
@@ -213,7 +217,9 @@ Require all denied
 Require all granted
 </Directory>
 ''' + text)
-        return self._popen("/usr/sbin/apache2", "-D", "FOREGROUND", "-f", path, LD_PRELOAD=None)
+        # In a session of its own: with mpm_prefork it ends its whole process group.
+        return self._popen("/usr/sbin/apache2", "-D", "FOREGROUND", "-f", path, LD_PRELOAD=None,
+                           options={"start_new_session": True})
 
     def ready(self):
         """mod_cgid's daemon makes a socket, and only then gives it to the user."""
@@ -304,7 +310,7 @@ class Uhttpd(Pasted):
 
     file = "uhttpd/pennygate.uci"
     mount = "/cgi-bin/pennygate"
-    forwards = False
+    forwards = own_headers = False
     kills = True
 
     def is_external(self):
@@ -329,5 +335,5 @@ class Uhttpd(Pasted):
 
 
 SERVERS.update(dict.fromkeys(LIGHTTPD, Lighttpd))
-SERVERS.update({mode: Apache for mode in ("apache-proxy", "apache-cgid", "apache-fcgid")})
+SERVERS.update({mode: Apache for mode in ("apache-proxy", "apache-cgid", "apache-cgi", "apache-fcgid")})
 SERVERS.update(nginx=Nginx, caddy=Caddy, uhttpd=Uhttpd)

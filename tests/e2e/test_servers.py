@@ -281,6 +281,24 @@ def test_authorization_arrives(web, model):
     assert token not in web.log() and model.count == 1
 
 
+def test_the_owners_secret_arrives(web, model, source):
+    """Under uhttpd as a bearer token."""
+    place, secret = web.site, "correct-horse-battery-staple-0123456789"
+    file = place.directory / "bypass"
+    file.write_text(secret + "\n", encoding="ascii")
+    file.chmod(0o600)
+    place.own(file)
+    place.sections["bypass"] = {"secret-file": file}
+    try:
+        with configured(web, only("address", 0)):
+            assert web.chat(headers=bearer(secret), source=source).status == 200
+            found = web.chat(headers=[("X-Pennygate-Bypass", secret)], source=source).status
+            assert found == (200 if web.own_headers else 429)
+    finally:
+        place.sections["bypass"] = {}
+        place.write()
+
+
 def basic(name, word):
     return [("Authorization", "Basic " + base64.b64encode(f"{name}:{word}".encode()).decode())]
 
@@ -377,10 +395,12 @@ def test_it_can_be_mounted_anywhere(site, model, mode, mount, unsplit):
         assert server.get("").status in (301, 308, 404)
 
 
-def test_mod_fcgid_works_at_all(site, model):
-    """Documented for those who have nothing else: it streams, settles, and keeps keys and refusals."""
+@pytest.mark.parametrize("mode", ["apache-fcgid", "apache-cgi"])
+def test_what_some_have_instead_works_at_all(site, model, mode):
+    """mod_fcgid, and mod_cgi under Apache's processes without threads: it streams, settles, and keeps
+    keys and refusals."""
     place = site(limits=only("address", 2))
-    server = start(place, "apache-fcgid")
+    server = start(place, mode)
     model.set(chunks=6, gap_ms=100)
     answer = server.chat(stream=True)
     times = [when for when, data in answer.pieces if b'"content":"' in data]
