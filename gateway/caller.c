@@ -80,8 +80,7 @@ static bool is_trusted(const struct config *c, const struct address *peer)
  * A header that is there twice cannot be read: lighttpd gives X_Forwarded_For the name of
  * X-Forwarded-For, so that one that the caller made up can stand beside the proxy's.
  */
-static enum code find_address(const struct exchange *x, const struct config *c,
-                              struct asker *out)
+enum code caller_address(const struct exchange *x, const struct config *c, struct asker *out)
 {
     static const char *const headers[] = {
         [PROXY_X_FORWARDED_FOR] = "HTTP_X_FORWARDED_FOR",
@@ -246,7 +245,7 @@ static void find_visitor(const struct exchange *x, const struct ledger *l, int64
     id->n = 1 + COOKIE_ID;
 }
 
-static bool is_https(const struct exchange *x, const struct asker *a)
+bool caller_https(const struct exchange *x, const struct asker *a)
 {
     const char *https = exchange_param(x, "HTTPS"),
                *scheme = exchange_param(x, "REQUEST_SCHEME");
@@ -261,7 +260,7 @@ void caller_cookie(const struct exchange *x, const struct config *c, const struc
                    int64_t today, const struct asker *a, char out[CALLER_COOKIE_MAX])
 {
     char name[COOKIE_NAME_MAX], value[COOKIE_TEXT_MAX];
-    const char *site = "SameSite=Lax", *secure = is_https(x, a) ? "; Secure" : "";
+    const char *site = "SameSite=Lax", *secure = caller_https(x, a) ? "; Secure" : "";
     struct cookie cookie = a->cookie;
     uint8_t key[MAC_SIZE];
 
@@ -299,7 +298,7 @@ enum code caller_of(const struct exchange *x, const struct config *c, const stru
                     int64_t today, struct asker *out)
 {
     struct asker a = {0};
-    enum code code = find_address(x, c, &a);
+    enum code code = caller_address(x, c, &a);
     bool account;
 
     if (code != CODE_NONE)

@@ -37,6 +37,11 @@ struct asker {
 enum code caller_of(const struct exchange *x, const struct config *c, const struct ledger *l,
                     int64_t today, struct asker *out);
 
+/* The address alone: CODE_NO_ADDRESS, or CODE_NONE with address, trusted and proxied filled. */
+enum code caller_address(const struct exchange *x, const struct config *c, struct asker *out);
+/* Whether the caller's own connection is encrypted, as the web server or a trusted proxy says. */
+bool caller_https(const struct exchange *x, const struct asker *a);
+
 /* The value of Set-Cookie for an asker with cookie_due; "" if there is no randomness. */
 #define CALLER_COOKIE_MAX 256
 void caller_cookie(const struct exchange *x, const struct config *c, const struct ledger *l,

@@ -32,6 +32,8 @@ enum {
     FLAG_BEFORE = 256,
     FLAG_ALL = 512,
     FLAG_LIMIT = 1024,
+    FLAG_THROUGH = 2048,
+    FLAG_SILENCE = 4096,
 };
 #define FLAGS_LISTED FLAG_LIMIT /* may be given several times */
 
@@ -51,6 +53,10 @@ static const struct flag {
     {"--json", NULL, FLAG_JSON, offsetof(struct cli, json), "as JSON"},
     {"--csv", NULL, FLAG_CSV, offsetof(struct cli, csv), "as CSV"},
     {"--stop", NULL, FLAG_STOP, offsetof(struct cli, stop), "the machine is going down"},
+    {"--through", "URL", FLAG_THROUGH, offsetof(struct cli, through),
+     "ask through the web server, where pennygate is mounted"},
+    {"--silence", "SECONDS", FLAG_SILENCE, offsetof(struct cli, silence),
+     "with --through: how long a stream is silent, 0 to 25"},
     {"--limit", "LIMIT", FLAG_LIMIT, offsetof(struct cli, limits), "as calls/day=100"},
     {"--subject", "NAME", FLAG_SUBJECT, offsetof(struct cli, subject),
      "all of this caller, as list shows it"},
@@ -70,7 +76,8 @@ static const struct command {
     const char *help;
 } commands[] = {
     {"init", FLAG_CONFIG | FLAG_OWNER, NULL, cli_init, "make the store and the secret"},
-    {"check", FLAG_CONFIG, NULL, cli_check, "show what the configuration says, and its faults"},
+    {"check", FLAG_CONFIG | FLAG_THROUGH | FLAG_SILENCE, NULL, cli_check,
+     "show what the configuration says, and its faults"},
     {"stats", FLAG_CONFIG | FLAG_DAYS | FLAG_JSON | FLAG_CSV, NULL, cli_stats,
      "use and cost by day, and what is left today"},
     {"serve", FLAG_CONFIG | FLAG_SOCKET, NULL, cli_serve,

@@ -27,7 +27,7 @@ struct cli {
     const char *words[CLI_WORDS_MAX]; /* what follows the command; the table has its forms */
     unsigned n_words;
     /* flags; NULL or false if not given */
-    const char *owner, *socket, *days, *subject, *before;
+    const char *owner, *socket, *days, *subject, *before, *through, *silence;
     const char *limits[KEY_LIMITS_MAX];
     bool json, csv, stop, all;
 };
@@ -43,6 +43,10 @@ int cli_fail(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
 /* "PATH: what went wrong; what to do": errno's text for ERROR_SYSTEM. Returns CLI_FAILED. */
 int cli_fail_at(const char *path, enum error e);
+
+/* Words in lines of 80 columns, indented behind a head; cut at 512 bytes. */
+#define CLI_INDENT 12
+void cli_wrap(const char *head, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
 /* Loads the configuration; CLI_OK, or CLI_USAGE and the message is told. */
 int cli_load(const struct cli *cli, struct config **out);
@@ -74,6 +78,7 @@ enum error cli_ledger_options(const struct config *c, struct ledger_options *o);
 /* The commands. */
 int cli_init(struct cli *cli);
 int cli_check(struct cli *cli);
+int cli_through(struct cli *cli); /* check --through URL */
 int cli_stats(struct cli *cli);
 int cli_serve(struct cli *cli);
 int cli_pause(struct cli *cli);

@@ -15,7 +15,7 @@
 #include "platform/mac.h"
 
 #define COLUMNS  80
-#define INDENT   12
+#define INDENT   CLI_INDENT
 #define TEXT_MAX 512 /* longest: a path of 100 bytes and some advice */
 
 struct check {
@@ -23,11 +23,7 @@ struct check {
     unsigned faults, refusing; /* of which so many make each request a 503 */
 };
 
-/* Writes words in lines that do not pass the last column, indented behind a head. */
-static void wrapped(const char *head, const char *format, ...)
-    __attribute__((format(printf, 2, 3)));
-
-static void wrapped(const char *head, const char *format, ...)
+void cli_wrap(const char *head, const char *format, ...)
 {
     char line[TEXT_MAX];
     const char *text = line;
@@ -58,13 +54,13 @@ static void fault(void *arg, const char *line)
 
     k->faults++;
     k->refusing++;
-    wrapped("FAULT", "%s", line);
+    cli_wrap("FAULT", "%s", line);
 }
 
 static void note(void *unused, const char *line)
 {
     (void)unused;
-    wrapped("note", "%s", line);
+    cli_wrap("note", "%s", line);
 }
 
 /* ---- options ---- */
@@ -142,7 +138,7 @@ static const char *why_off(const struct config *c, enum config_section s)
 static void show_untitled(const struct config *c, enum config_section s)
 {
     if (why_off(c, s) != NULL)
-        wrapped(config_section_names[s], "%s", why_off(c, s));
+        cli_wrap(config_section_names[s], "%s", why_off(c, s));
     else
         show_section(s, "", c);
 }
@@ -215,21 +211,21 @@ static void show_costs(const struct config *c)
         config_largest(c, m, &most);
         snprintf(cost, sizeof cost, ", %s to %s", price_format(least.of[UNIT_COST], less),
                  price_format(most.of[UNIT_COST], text));
-        wrapped(i == 0 ? "costs" : "",
-                "a request to %s reserves %" PRIu64 " to %" PRIu64 " tokens%s", m->alias,
-                least.of[UNIT_TOKENS], most.of[UNIT_TOKENS],
-                m->price.known ? cost : "; its price is not known");
+        cli_wrap(i == 0 ? "costs" : "",
+                 "a request to %s reserves %" PRIu64 " to %" PRIu64 " tokens%s", m->alias,
+                 least.of[UNIT_TOKENS], most.of[UNIT_TOKENS],
+                 m->price.known ? cost : "; its price is not known");
     }
     if (day != UINT64_MAX)
-        wrapped("", "at most %s a day can be spent, by the limits for everyone",
-                price_format(day, text));
+        cli_wrap("", "at most %s a day can be spent, by the limits for everyone",
+                 price_format(day, text));
     else
-        wrapped("", "no limit tells what a day can cost");
+        cli_wrap("", "no limit tells what a day can cost");
     if (bypass == UINT64_MAX)
-        wrapped("", "no limit tells what calls with the bypass secret can cost");
+        cli_wrap("", "no limit tells what calls with the bypass secret can cost");
     else if (bypass > 0)
-        wrapped("", "at most %s more a day by calls with the bypass secret",
-                price_format(bypass, text));
+        cli_wrap("", "at most %s more a day by calls with the bypass secret",
+                 price_format(bypass, text));
 }
 
 /* ---- the store ---- */
@@ -245,18 +241,18 @@ static void show_learnt(const struct config *c, struct ledger *l)
         if (ledger_model(l, alias, &m) != ERROR_NONE)
             continue;
         if (m.overhead > 0)
-            wrapped("", "model %s: %" PRIu64 " further input tokens a call were learnt", alias,
-                    m.overhead);
+            cli_wrap("", "model %s: %" PRIu64 " further input tokens a call were learnt", alias,
+                     m.overhead);
         if (m.breaker_wait_ms > 0)
-            wrapped(
+            cli_wrap(
                 "",
                 "model %s: its API fails or refuses us; it is left alone for %s more (see "
                 "pennygate forgive)",
                 alias,
                 config_value_duration((uint64_t)(m.breaker_wait_ms + 999) / 1000 * 1000, wait));
         else if (m.failures > 0)
-            wrapped("", "model %s: its API failed %u time%s in a row; at %u it is left alone",
-                    alias, m.failures, m.failures == 1 ? "" : "s", c->models[i].breaker_after);
+            cli_wrap("", "model %s: its API failed %u time%s in a row; at %u it is left alone",
+                     alias, m.failures, m.failures == 1 ? "" : "s", c->models[i].breaker_after);
     }
 }
 
@@ -275,13 +271,13 @@ static void show_proxied(const struct config *c, const struct policy *p, struct 
 
     if (ledger_history(l, p, today, sum_proxied, &n) != ERROR_NONE || n == 0)
         return;
-    wrapped("note",
-            "%" PRIu64 " request%s today came from a private address, which is not in "
-            "trusted-proxies, for another one: if that is a proxy of yours, all visitors share "
-            "its address and one quota; write it (the web server's log has it) into site { "
-            "trusted-proxies = { ... } }%s",
-            n, n == 1 ? "" : "s",
-            c->n_trusted_proxies > 0 ? ", unless that was done since" : "");
+    cli_wrap(
+        "note",
+        "%" PRIu64 " request%s today came from a private address, which is not in "
+        "trusted-proxies, for another one: if that is a proxy of yours, all visitors share "
+        "its address and one quota; write it (the web server's log has it) into site { "
+        "trusted-proxies = { ... } }%s",
+        n, n == 1 ? "" : "s", c->n_trusted_proxies > 0 ? ", unless that was done since" : "");
 }
 
 static void count_key(void *arg, const struct ledger_key *k)
@@ -297,9 +293,9 @@ static void show_keys(const struct config *c, struct ledger *l)
     unsigned n = 0;
 
     if (c->require == REQUIRE_KEY && ledger_keys(l, count_key, &n) == ERROR_NONE && n == 0)
-        wrapped("note",
-                "require = key, and no key is issued: nobody is admitted (see pennygate "
-                "keys)");
+        cli_wrap("note",
+                 "require = key, and no key is issued: nobody is admitted (see pennygate "
+                 "keys)");
 }
 
 static enum error show_state(const struct config *c, struct ledger *l)
@@ -315,9 +311,7 @@ static enum error show_state(const struct config *c, struct ledger *l)
            INDENT, "store", s.usage.used_bytes / 1024, s.usage.map_bytes / 1024, s.zone,
            s.open_streams, s.open_streams == 1 ? "" : "s", s.paused ? ", paused" : "");
     if (s.usage.used_bytes - s.usage.free_bytes > s.usage.map_bytes / 4 * 3)
-        wrapped("note", "the store is more than three quarters full: raise store-size");
-    if (s.paused)
-        wrapped("note", "the site is paused: nobody is admitted until pennygate resume");
+        cli_wrap("note", "the store is more than three quarters full: raise store-size");
     if (s.store_ms > s.clock_ms + 1000)
         printf("%*sits time is %s ahead of the clock (see pennygate clock)\n", INDENT, "",
                config_value_duration((uint64_t)(s.store_ms - s.clock_ms) / 1000 * 1000, text));
@@ -372,7 +366,7 @@ static void check_group(struct check *k)
     if (group == NULL || getgrnam(group) != NULL) /* cppcheck-suppress getgrnamCalled */
         return;
     k->faults++;
-    wrapped("FAULT", "socket-group %s: no such group: serve will not start", group);
+    cli_wrap("FAULT", "socket-group %s: no such group: serve will not start", group);
 }
 
 int cli_check(struct cli *cli)
@@ -380,8 +374,11 @@ int cli_check(struct cli *cli)
     struct check k = {0};
     struct config *c;
     struct owner o;
-    int status = cli_load(cli, &c);
+    int status;
 
+    if (cli->through != NULL || cli->silence != NULL)
+        return cli_through(cli);
+    status = cli_load(cli, &c);
     /* Without a store there is no owner to become, and everything else can still be told. */
     if (status == CLI_OK && owner_of(c->store, &o) != ERROR_NOT_FOUND)
         status = cli_become_owner(cli, &c);

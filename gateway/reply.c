@@ -161,10 +161,8 @@ static void put_rates(struct sink *s, const struct answer *a)
 
 /* -- plain answers -- */
 
-typedef void body_fn(struct sink *s, const struct reply *r, const void *what);
-
 /* Ends the header with the body's length, and writes the body: once counted, once sent. */
-static bool put_body(struct sink *s, const struct reply *r, body_fn *body, const void *what)
+static bool put_body(struct sink *s, const struct reply *r, reply_body *body, const void *what)
 {
     struct sink count;
     sink_init(&count, NULL);
@@ -174,6 +172,14 @@ static bool put_body(struct sink *s, const struct reply *r, body_fn *body, const
     if (!r->head)
         body(s, r, what);
     return sink_end(s);
+}
+
+bool reply_json(struct reply *r, reply_body *body, const void *what)
+{
+    struct sink s;
+    sink_init(&s, r->x);
+    put_head(&s, r, 200, "OK");
+    return put_body(&s, r, body, what);
 }
 
 static void put_error_object(struct sink *s, const struct code_entry *c, const char *detail,
@@ -286,10 +292,7 @@ static void models_body(struct sink *s, const struct reply *r, const void *what)
 
 bool reply_models(struct reply *r, const struct config *c)
 {
-    struct sink s;
-    sink_init(&s, r->x);
-    put_head(&s, r, 200, "OK");
-    return put_body(&s, r, models_body, c);
+    return reply_json(r, models_body, c);
 }
 
 /* -- status -- */
@@ -371,10 +374,8 @@ bool reply_status(struct reply *r, const struct config *c, const struct reply_er
                   const struct answer *a)
 {
     const struct status status = {c, no, a};
-    struct sink s;
-    sink_init(&s, r->x);
-    put_head(&s, r, 200, "OK");
-    return put_body(&s, r, status_body, &status);
+
+    return reply_json(r, status_body, &status);
 }
 
 /* -- preflights -- */

@@ -60,6 +60,11 @@ bool reply_models(struct reply *r, const struct config *c);
 bool reply_status(struct reply *r, const struct config *c, const struct reply_error *no,
                   const struct answer *a);
 
+/* 200 with the JSON that `body` writes; it is called twice, once to count. */
+struct sink;
+typedef void reply_body(struct sink *s, const struct reply *r, const void *what);
+bool reply_json(struct reply *r, reply_body *body, const void *what);
+
 /* A preflight's answer: `allow` are the path's methods, `asked` the names of headers that the
  * page wants to send, or NULL. */
 bool reply_preflight(struct reply *r, const char *allow, const char *asked);

@@ -16,6 +16,10 @@ static const struct {
     {"/v1/chat/completions", {"POST", NULL}, "POST, OPTIONS", ROUTE_CHAT},
     {"/v1/models", {"GET", "HEAD"}, "GET, HEAD, OPTIONS", ROUTE_MODELS},
     {"/status", {"GET", "HEAD"}, "GET, HEAD, OPTIONS", ROUTE_STATUS},
+    {"/v1/self-test",
+     {"POST", NULL},
+     NULL,
+     ROUTE_SELF_TEST}, /* no method shows that it is there */
 };
 
 /* Whether first and second, one after the other, are `whole`. */
@@ -50,6 +54,8 @@ static enum route check_method(size_t i, const char *method, const char **allow)
         if (strcmp(method, routes[i].methods[m]) == 0)
             return routes[i].route;
     }
+    if (routes[i].allow == NULL)
+        return ROUTE_NOT_FOUND;
     *allow = routes[i].allow;
     return strcmp(method, "OPTIONS") == 0 ? ROUTE_OPTIONS : ROUTE_METHOD;
 }

@@ -9,11 +9,12 @@
 
 enum route {
     ROUTE_NOT_FOUND,
-    ROUTE_METHOD,  /* the path is there, the method is not: *allow says which are */
-    ROUTE_OPTIONS, /* OPTIONS of a listed path: *allow too */
-    ROUTE_CHAT,    /* POST /v1/chat/completions */
-    ROUTE_MODELS,  /* GET, HEAD /v1/models */
-    ROUTE_STATUS   /* GET, HEAD /status */
+    ROUTE_METHOD,   /* the path is there, the method is not: *allow says which are */
+    ROUTE_OPTIONS,  /* OPTIONS of a listed path: *allow too */
+    ROUTE_CHAT,     /* POST /v1/chat/completions */
+    ROUTE_MODELS,   /* GET, HEAD /v1/models */
+    ROUTE_STATUS,   /* GET, HEAD /status */
+    ROUTE_SELF_TEST /* POST /v1/self-test; with any other method it is not found */
 };
 
 /*

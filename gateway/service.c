@@ -17,6 +17,7 @@
 #include "gateway/place.h"
 #include "gateway/reply.h"
 #include "gateway/route.h"
+#include "gateway/selftest.h"
 #include "gateway/site.h"
 #include "gateway/status.h"
 #include "gateway/upstream.h"
@@ -36,6 +37,7 @@ struct service {
     struct places places;
     struct recorder *recorder;
     atomic_bool stopping;
+    atomic_flag self_test; /* one is running */
 };
 
 enum error service_new(const char *path, char *const *env, bool single, struct service **out)
@@ -47,6 +49,7 @@ enum error service_new(const char *path, char *const *env, bool single, struct s
 
     if (s == NULL)
         return ERROR_MEMORY;
+    atomic_flag_clear(&s->self_test);
     places_init(&s->places);
     e = recorder_new(single, &s->recorder);
     if (e == ERROR_NONE)
@@ -162,6 +165,8 @@ static enum code turn_away(enum route route, const struct site_use *use,
 {
     if (route == ROUTE_NOT_FOUND)
         return CODE_NOT_FOUND;
+    if (route == ROUTE_SELF_TEST) /* found by its owner alone */
+        return CODE_NONE;
     if (route == ROUTE_METHOD)
         return CODE_METHOD;
     if (access->refused || (route == ROUTE_OPTIONS && !access->present))
@@ -186,11 +191,15 @@ static enum code list_models(struct service *s, const struct site_use *use, stru
     return CODE_NONE;
 }
 
-static int64_t wait_of(enum code code)
+static enum code self_test(struct service *s, const struct site_use *use, struct reply *reply,
+                           bool *gone)
 {
-    if (code == CODE_CONFIGURATION)
-        return MENDING_MS;
-    return code == CODE_STOPPING ? STOPPING_MS : 0;
+    const struct selftest_job job = {use, reply, &s->self_test, &s->stopping};
+    enum code code = selftest_handle(&job, gone);
+
+    if (code != CODE_NONE)
+        *gone = !reply_error(reply, &(struct reply_error){.code = code}, NULL);
+    return code;
 }
 
 static void answer(struct service *s, const struct site_use *use, struct reply *reply,
@@ -221,6 +230,8 @@ static void answer(struct service *s, const struct site_use *use, struct reply *
         log->code = status_handle(s->site, use, &s->places, why, reply);
     else if (route == ROUTE_MODELS)
         log->code = list_models(s, use, reply, &log->gone);
+    else if (route == ROUTE_SELF_TEST)
+        log->code = self_test(s, use, reply, &log->gone);
     else
         chat_handle(&job, log);
 }

@@ -302,7 +302,8 @@ enum error ledger_forgive(struct ledger *l, const struct policy *p, enum subject
 enum error ledger_forgive_model(struct ledger *l, const struct policy *p, const char *model);
 
 /* out = HMAC(secret, label || 0 || the store's uuid || data): for what must be this site's
- * alone (cookies, key tokens, passwords). Labels: "key", "cookie", "account", "bypass". */
+ * alone (cookies, key tokens, passwords). Labels: "key", "cookie", "account", "bypass",
+ * "self-test". */
 void ledger_mac(const struct ledger *l, const char *label, const void *data, size_t n,
                 uint8_t out[MAC_SIZE]);
 

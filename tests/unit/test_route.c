@@ -8,9 +8,10 @@
 
 #include "gateway/route.h"
 
-#define CHAT   "/v1/chat/completions"
-#define MODELS "/v1/models"
-#define STATUS "/status"
+#define CHAT      "/v1/chat/completions"
+#define MODELS    "/v1/models"
+#define STATUS    "/status"
+#define SELF_TEST "/v1/self-test"
 
 static const struct {
     const char *why;
@@ -29,6 +30,10 @@ static const struct {
     {"models without a body", "HEAD", MODELS, NULL, NULL, ROUTE_MODELS},
     {"the status", "GET", STATUS, NULL, NULL, ROUTE_STATUS},
     {"the status without a body", "HEAD", STATUS, NULL, NULL, ROUTE_STATUS},
+    {"the owner's self-test", "POST", SELF_TEST, NULL, NULL, ROUTE_SELF_TEST},
+    {"the owner's self-test below a mount", "POST", "/ai", SELF_TEST, "/ai", ROUTE_SELF_TEST},
+    {"nobody else learns that it is there", "GET", SELF_TEST, NULL, NULL, ROUTE_NOT_FOUND},
+    {"nor by a preflight", "OPTIONS", SELF_TEST, NULL, NULL, ROUTE_NOT_FOUND},
     {"a preflight", "OPTIONS", CHAT, NULL, NULL, ROUTE_OPTIONS},
     {"a preflight of another path", "OPTIONS", "/v1", "/models", NULL, ROUTE_OPTIONS},
     {"the root as mount", "POST", CHAT, NULL, "/", ROUTE_CHAT},
