@@ -473,6 +473,12 @@ bool reply_stream_heartbeat(struct reply *r)
     return put_line(r, ":\n\n");
 }
 
+bool reply_stream_filler(struct reply *r)
+{
+    return put_line(r, ": ................................................................"
+                       "................................................................\n\n");
+}
+
 bool reply_stream_done(struct reply *r)
 {
     return put_line(r, "data: [DONE]\n\n");

@@ -75,6 +75,7 @@ bool reply_stream_start(struct reply *r, const struct answer *rates);
 bool reply_stream_text(struct reply *r, bool first, const char *text, enum finish f);
 bool reply_stream_usage(struct reply *r, const struct usage *u);
 bool reply_stream_heartbeat(struct reply *r);
+bool reply_stream_filler(struct reply *r); /* a comment about as long as an event */
 bool reply_stream_error(struct reply *r, enum code code);
 bool reply_stream_done(struct reply *r); /* data: [DONE] */
 

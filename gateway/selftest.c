@@ -230,7 +230,7 @@ static bool send_stream(const struct selftest_job *job, unsigned chunks, int64_t
     bool ok = reply_stream_start(r, NULL);
 
     for (unsigned i = 0; ok && i < chunks; i++)
-        ok = reply_stream_heartbeat(r) && wait_ms(job, gap_ms);
+        ok = reply_stream_filler(r) && wait_ms(job, gap_ms);
     return ok && reply_stream_done(r);
 }
 

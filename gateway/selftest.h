@@ -30,7 +30,7 @@ enum selftest_probe {
     SELFTEST_QUIET,  /* a comment, silence for so many seconds, and [DONE] */
     SELFTEST_PROBES
 };
-#define SELFTEST_CHUNKS      6
+#define SELFTEST_CHUNKS      6 /* together longer than what servers find too short to compress */
 #define SELFTEST_GAP_MS      200
 #define SELFTEST_SECONDS_MAX 25
 #define SELFTEST_ANSWER_MS   30000 /* a worker's time for it; one stream at once */
