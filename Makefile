@@ -134,8 +134,16 @@ test unit property e2e sanitize fuzz lint:
 	@tests/packages.sh build run test
 	@tests/run-all $@
 
-test-all servers:
+servers:
 	@tests/packages.sh build run test servers
+	@tests/run-all $@
+
+sdk browser:
+	@tests/packages.sh build run test clients
+	@tests/run-all $@
+
+test-all:
+	@tests/packages.sh build run test servers clients
 	@tests/run-all $@
 
 bench:
@@ -158,7 +166,7 @@ install: all
 clean:
 	rm -rf build
 
-.PHONY: all units fuzzers benches run test test-all servers unit property e2e sanitize fuzz lint \
+.PHONY: all units fuzzers benches run test test-all servers sdk browser unit property e2e sanitize fuzz lint \
 	bench size install clean
 .SECONDARY: $(units:=.o) $(fuzzers:=.o)
 .DELETE_ON_ERROR:

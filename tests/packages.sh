@@ -3,7 +3,7 @@
 # when nothing is missing. OFFLINE=1 only says what is missing. Services that come with a
 # package are neither started nor enabled: the demo and the tests start their own.
 #
-# usage: tests/packages.sh build|run|test|servers|bench ...
+# usage: tests/packages.sh build|run|test|servers|clients|bench ...
 set -eu
 
 build='gcc libc6-dev make libfcgi-dev liblmdb-dev libbearssl-dev libjansson-dev libconfuse-dev
@@ -12,6 +12,7 @@ run='lighttpd libmicrohttpd-dev curl ca-certificates'
 tests='libcmocka-dev python3 python3-pytest python3-hypothesis strace git clang clang-format
     clang-tidy libclang-rt-14-dev cppcheck shellcheck mandoc universal-ctags procps'
 servers='apache2 libapache2-mod-fcgid nginx-light caddy openssl'
+clients='chromium chromium-driver python3-selenium'
 bench='libsqlite3-dev libhiredis-dev redis-server valgrind wrk openssl nginx-light'
 
 wanted=''
@@ -21,6 +22,11 @@ for group in "$@"; do
     run) wanted="$wanted $run" ;;
     test) wanted="$wanted $tests" ;;
     servers) wanted="$wanted $servers" ;;
+    clients)
+        wanted="$wanted $clients"
+        # Node of another source brings npm along, and Debian's does not go with it.
+        command -v npm >/dev/null || wanted="$wanted nodejs npm"
+        ;;
     bench) wanted="$wanted $bench" ;;
     *) echo "packages.sh: unknown group $group" >&2; exit 2 ;;
     esac
