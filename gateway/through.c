@@ -90,6 +90,11 @@ enum fix {
  */
 enum stance { AS_FASTCGI, AS_CGI, AS_PROXY, AS_ALL };
 
+#define APACHE_AUTHORIZATION                                                                   \
+    "CGIPassAuth On    (in <Location \"~/\">; before 2.4.13: SetEnvIf Authorization \"(.+)\" " \
+    "HTTP_AUTHORIZATION=$1)"
+#define CADDY_COMPRESSION "@pages not path ~/*    (and: encode @pages gzip)"
+
 static const struct server {
     const char *name; /* what SERVER_SOFTWARE and Server begin with */
     unsigned quiet_s; /* the silence after which it cuts by itself; 0: none, or not known */
@@ -115,30 +120,27 @@ static const struct server {
                         "pennygate's: site { proxy-header = forwarded })"}}},
     {"Apache",
      60,
-     {[AS_FASTCGI] = {[FIX_STREAM] = "ProxyPass ... flushpackets=on    (with mod_fcgid: "
-                                     "FcgidOutputBufferSize 0)",
-                      [FIX_COMPRESSION] = "SetEnvIf Request_URI \"^~/\" no-gzip",
-                      [FIX_QUIET] = "ProxyTimeout @    (with mod_fcgid: FcgidIOTimeout @)",
+     {[AS_FASTCGI] = {[FIX_STREAM] =
+                          "ProxyPass \"unix:...|fcgi://...\" flushpackets=on    (with "
+                          "mod_fcgid: FcgidOutputBufferSize 0)",
+                      [FIX_COMPRESSION] = "SetEnv no-gzip 1    (in <Location \"~/\">)",
+                      [FIX_QUIET] = "ProxyPass \"unix:...|fcgi://...\" timeout=@    (with "
+                                    "mod_fcgid: FcgidIOTimeout @)",
                       [FIX_BODY] = "LimitRequestBody #    (with mod_fcgid: "
                                    "FcgidMaxRequestLen #)",
-                      [FIX_AUTHORIZATION] = "CGIPassAuth On    (in <Location \"~/\">; before "
-                                            "2.4.13: SetEnvIf Authorization \"(.+)\" "
-                                            "HTTP_AUTHORIZATION=$1)",
+                      [FIX_AUTHORIZATION] = APACHE_AUTHORIZATION,
                       [FIX_HTTP_PROXY] = "RequestHeader unset Proxy early"},
-      [AS_CGI] = {[FIX_STREAM] = "SetEnvIf Request_URI \"^~/\" no-gzip",
-                  [FIX_COMPRESSION] = "SetEnvIf Request_URI \"^~/\" no-gzip",
-                  [FIX_QUIET] = "CGIScriptTimeout @    (before 2.4.10: Timeout @)",
+      [AS_CGI] = {[FIX_STREAM] = "SetEnv no-gzip 1    (in <Location \"~/\">)",
+                  [FIX_COMPRESSION] = "SetEnv no-gzip 1    (in <Location \"~/\">)",
+                  [FIX_QUIET] = "CGIDScriptTimeout @s    (with mod_cgi: Timeout @)",
                   [FIX_BODY] = "LimitRequestBody #",
-                  [FIX_AUTHORIZATION] =
-                      "CGIPassAuth On    (in <Location \"~/\">; before 2.4.13: SetEnvIf "
-                      "Authorization \"(.+)\" HTTP_AUTHORIZATION=$1)",
+                  [FIX_AUTHORIZATION] = APACHE_AUTHORIZATION,
                   [FIX_HTTP_PROXY] = "RequestHeader unset Proxy early"},
       [AS_PROXY] = {[FIX_STREAM] = "ProxyPass ... flushpackets=on",
-                    [FIX_COMPRESSION] = "SetEnvIf Request_URI \"^~/\" no-gzip",
-                    [FIX_QUIET] = "ProxyTimeout @",
+                    [FIX_COMPRESSION] = "SetEnv no-gzip 1    (in <Location \"~/\">)",
+                    [FIX_QUIET] = "ProxyPass ... timeout=@",
                     [FIX_BODY] = "LimitRequestBody #",
-                    [FIX_HTTPS] = "RequestHeader set X-Forwarded-Proto "
-                                  "expr=%{REQUEST_SCHEME}",
+                    [FIX_HTTPS] = "RequestHeader set X-Forwarded-Proto expr=%{REQUEST_SCHEME}",
                     [FIX_HOST] = "ProxyPreserveHost On",
                     [FIX_FORWARDED] = "ProxyAddHeaders On"}}},
     {"nginx",
@@ -151,7 +153,7 @@ static const struct server {
                           "fastcgi_param HTTP_AUTHORIZATION $http_authorization;",
                       [FIX_COOKIE] = "fastcgi_param HTTP_COOKIE $http_cookie;",
                       [FIX_CUSTOM] = "fastcgi_pass_request_headers on;",
-                      [FIX_HTTP_PROXY] = "fastcgi_param HTTP_PROXY \"\";",
+                      [FIX_HTTP_PROXY] = "fastcgi_param HTTP_PROXY \"\" if_not_empty;",
                       [FIX_HTTPS] = "fastcgi_param HTTPS $https if_not_empty;",
                       [FIX_HOST] = "fastcgi_param HTTP_HOST $http_host;"},
       [AS_PROXY] = {[FIX_STREAM] = "proxy_buffering off;",
@@ -166,16 +168,17 @@ static const struct server {
                     [FIX_HOST] = "proxy_set_header Host $http_host;",
                     [FIX_FORWARDED] = "proxy_set_header X-Forwarded-For "
                                       "$proxy_add_x_forwarded_for;"}}},
+    /* It sends pieces of a text/event-stream as they come: what holds them back is not its own. */
     {"Caddy",
      0,
-     {[AS_FASTCGI] = {[FIX_STREAM] = "flush_interval -1    (within reverse_proxy)",
-                      [FIX_COMPRESSION] = "@pages not path ~/*    (and: encode @pages gzip)",
+     {[AS_FASTCGI] = {[FIX_COMPRESSION] = CADDY_COMPRESSION,
                       [FIX_QUIET] = "read_timeout @s    (within transport fastcgi)",
-                      [FIX_BODY] = "request_body { max_size @KiB }"},
-      [AS_PROXY] = {[FIX_STREAM] = "flush_interval -1    (within reverse_proxy)",
-                    [FIX_COMPRESSION] = "@pages not path ~/*    (and: encode @pages gzip)",
-                    [FIX_QUIET] = "read_timeout @s    (within transport http)",
+                      [FIX_BODY] = "request_body { max_size @KiB }",
+                      [FIX_HTTP_PROXY] = "header_up -Proxy    (within reverse_proxy)"},
+      [AS_PROXY] = {[FIX_COMPRESSION] = CADDY_COMPRESSION,
+                    [FIX_QUIET] = "response_header_timeout @s    (within transport http)",
                     [FIX_BODY] = "request_body { max_size @KiB }",
+                    [FIX_HTTP_PROXY] = "header_up -Proxy    (within reverse_proxy)",
                     [FIX_HOST] = "header_up Host {host}"}}},
     {"uhttpd",
      60,
@@ -319,18 +322,30 @@ static void proxied(const struct through_facts *f, struct through_line *l)
     }
 }
 
+static bool is_loopback(const char *text)
+{
+    return strncmp(text, "127.", 4) == 0 || strcmp(text, "::1") == 0;
+}
+
+/*
+ * Where the peer's port is ours too, nobody stands between. A server that has put the visitor's
+ * address in a proxy's place has no port for it, but some servers never tell one: of a proxy on
+ * this machine the address alone tells nothing then.
+ */
 static void address(const struct through_facts *f, struct through_line *l)
 {
     const struct through_seen *s = &f->seen;
     bool own = same(s->peer, f->own_address);
-    bool no_port = s->peer_port[0] == '\0' || strcmp(s->peer_port, "0") == 0;
+    bool told = s->forwarded || s->forwarded_for;
+    bool rewritten = s->peer_port[0] == '\0' ? !told || !is_loopback(s->peer)
+                                             : strcmp(s->peer_port, "0") == 0;
 
     if (own && strcmp(s->peer_port, f->own_port) == 0) {
         say(l, THROUGH_FINE, "%s, the visitor's own; no proxy stands before the web server",
             s->address);
-    } else if (own && no_port) {
+    } else if (own && rewritten) {
         say(l, THROUGH_FINE, "%s, the visitor's own, as the web server tells it", s->address);
-    } else if (s->forwarded || s->forwarded_for) {
+    } else if (told) {
         proxied(f, l);
     } else if (own) {
         say(l, THROUGH_FAULT,
@@ -453,15 +468,16 @@ static void stream(const struct through_facts *f, struct through_line *l)
 static void quiet(const struct through_facts *f, struct through_line *l)
 {
     const struct through_stream *s = &f->quiet;
+    int64_t cut_ms = s->ended_ms < f->quiet_ms ? s->ended_ms : f->quiet_ms;
     int64_t silent_s = (f->silent_ms + 999) / 1000, tried_s = f->quiet_ms / 1000;
     const struct server *server = before(f) != NULL ? before(f) : gateways(f);
     bool longer = server != NULL && server->quiet_s > tried_s && server->quiet_s <= silent_s;
 
     if (!s->whole || s->status != 200) {
         say(l, THROUGH_FAULT,
-            "an answer is cut after %" PRId64 " s of silence; a plain one can be silent for "
+            "an answer is cut within %" PRId64 " s of silence; a plain one can be silent for "
             "%" PRId64 " s, a stream for %" PRId64,
-            s->ended_ms / 1000, silent_s, (f->heartbeat_ms + 999) / 1000);
+            cut_ms / 1000, silent_s, (f->heartbeat_ms + 999) / 1000);
     } else if (longer) {
         say(l, THROUGH_NOTE,
             "%" PRId64 " s of it cut nothing; a plain answer can be silent for %" PRId64

@@ -142,7 +142,7 @@ def test_f35_a_silence_that_is_cut(site):
     server = Lighttpd(site(), replace=[('"check-local"', '"read-timeout" => 1, "check-local"')])
     status, said = ask(server, silence="6")
     assert status == 1 and said.endswith("1 fault"), said
-    assert re.search(r"FAULT silence: an answer is cut after [1-5] s of silence; a plain one can be silent "
+    assert re.search(r"FAULT silence: an answer is cut within [1-5] s of silence; a plain one can be silent "
                      r"for 120 s", said), said
     assert 'lighttpd: "read-timeout" => 125,' in said
 
