@@ -110,7 +110,7 @@ static bool read_token(const struct ledger *l, const char *body, int64_t now_s,
 static bool read_body(struct exchange *x, size_t most, char out[SELFTEST_BODY_MIN + 1],
                       size_t *total)
 {
-    char rest[1024];
+    char rest[1024] = "";
     size_t kept = 0;
     ssize_t n;
 
@@ -140,8 +140,11 @@ static void put_value(struct sink *s, const char *key, const char *value)
     char text[VALUE_MAX + 1] = "";
     size_t n = value != NULL ? strnlen(value, VALUE_MAX) : 0;
 
-    for (size_t i = 0; i < n; i++) /* JSON has no bytes that are not UTF-8 */
-        text[i] = value[i] > ' ' && value[i] <= '~' ? value[i] : value[i] == ' ' ? ' ' : '?';
+    for (size_t i = 0; i < n; i++) { /* JSON has no bytes that are not UTF-8 */
+        text[i] = value[i];
+        if (value[i] < ' ' || value[i] > '~')
+            text[i] = '?';
+    }
     text[n] = '\0';
     sink_format(s, ",\"%s\":", key);
     sink_string(s, text);

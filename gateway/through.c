@@ -18,13 +18,20 @@
 
 /* ---- what came ---- */
 
+static char printable(char c)
+{
+    if (c < ' ' || c > '~')
+        return '?';
+    return c;
+}
+
 static void take_text(const json_t *root, const char *key, char out[THROUGH_WORD_MAX])
 {
     const char *value = json_string_value(json_object_get(root, key));
     size_t n = value != NULL ? strnlen(value, THROUGH_WORD_MAX - 1) : 0;
 
     for (size_t i = 0; i < n; i++)
-        out[i] = value[i] >= ' ' && value[i] <= '~' ? value[i] : '?';
+        out[i] = printable(value[i]);
     out[n] = '\0';
 }
 
@@ -90,9 +97,11 @@ enum fix {
  */
 enum stance { AS_FASTCGI, AS_CGI, AS_PROXY, AS_ALL };
 
+/* Lines in several pieces are in brackets, so that no comma between them can be missing. */
 #define APACHE_AUTHORIZATION                                                                   \
-    "CGIPassAuth On    (in <Location \"~/\">; before 2.4.13: SetEnvIf Authorization \"(.+)\" " \
-    "HTTP_AUTHORIZATION=$1)"
+    ("CGIPassAuth On    (in <Location \"~/\">; before 2.4.13: SetEnvIf Authorization "         \
+     "\"(.+)\" "                                                                               \
+     "HTTP_AUTHORIZATION=$1)")
 #define CADDY_COMPRESSION "@pages not path ~/*    (and: encode @pages gzip)"
 
 static const struct server {
@@ -108,26 +117,26 @@ static const struct server {
                       [FIX_BODY] = "server.max-request-size = @"},
       [AS_CGI] = {[FIX_STREAM] = "server.stream-response-body = 2",
                   [FIX_COMPRESSION] = "deflate.mimetypes = ()",
-                  [FIX_QUIET] = "cgi.limits = ( \"read-timeout\" => @, "
-                                "\"tcp-fin-propagate\" => \"SIGTERM\" )",
+                  [FIX_QUIET] = ("cgi.limits = ( \"read-timeout\" => @, "
+                                 "\"tcp-fin-propagate\" => \"SIGTERM\" )"),
                   [FIX_BODY] = "server.max-request-size = @"},
       [AS_PROXY] = {[FIX_STREAM] = "server.stream-response-body = 2",
                     [FIX_COMPRESSION] = "deflate.mimetypes = ()",
                     [FIX_QUIET] = "\"read-timeout\" => @,    (within proxy.server)",
                     [FIX_BODY] = "server.max-request-size = @",
                     [FIX_FORWARDED] =
-                        "proxy.forwarded = ( \"for\" => 1, \"proto\" => 1 )    (and in "
-                        "pennygate's: site { proxy-header = forwarded })"}}},
+                        ("proxy.forwarded = ( \"for\" => 1, \"proto\" => 1 )    (and in "
+                         "pennygate's: site { proxy-header = forwarded })")}}},
     {"Apache",
      60,
      {[AS_FASTCGI] = {[FIX_STREAM] =
-                          "ProxyPass \"unix:...|fcgi://...\" flushpackets=on    (with "
-                          "mod_fcgid: FcgidOutputBufferSize 0)",
+                          ("ProxyPass \"unix:...|fcgi://...\" flushpackets=on    (with "
+                           "mod_fcgid: FcgidOutputBufferSize 0)"),
                       [FIX_COMPRESSION] = "SetEnv no-gzip 1    (in <Location \"~/\">)",
-                      [FIX_QUIET] = "ProxyPass \"unix:...|fcgi://...\" timeout=@    (with "
-                                    "mod_fcgid: FcgidIOTimeout @)",
-                      [FIX_BODY] = "LimitRequestBody #    (with mod_fcgid: "
-                                   "FcgidMaxRequestLen #)",
+                      [FIX_QUIET] = ("ProxyPass \"unix:...|fcgi://...\" timeout=@    (with "
+                                     "mod_fcgid: FcgidIOTimeout @)"),
+                      [FIX_BODY] = ("LimitRequestBody #    (with mod_fcgid: "
+                                    "FcgidMaxRequestLen #)"),
                       [FIX_AUTHORIZATION] = APACHE_AUTHORIZATION,
                       [FIX_HTTP_PROXY] = "RequestHeader unset Proxy early"},
       [AS_CGI] = {[FIX_STREAM] = "SetEnv no-gzip 1    (in <Location \"~/\">)",
@@ -166,8 +175,8 @@ static const struct server {
                     [FIX_HTTP_PROXY] = "proxy_set_header Proxy \"\";",
                     [FIX_HTTPS] = "proxy_set_header X-Forwarded-Proto $scheme;",
                     [FIX_HOST] = "proxy_set_header Host $http_host;",
-                    [FIX_FORWARDED] = "proxy_set_header X-Forwarded-For "
-                                      "$proxy_add_x_forwarded_for;"}}},
+                    [FIX_FORWARDED] = ("proxy_set_header X-Forwarded-For "
+                                       "$proxy_add_x_forwarded_for;")}}},
     /* It sends pieces of a text/event-stream as they come: what holds them back is not its own. */
     {"Caddy",
      0,
