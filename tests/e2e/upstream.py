@@ -75,8 +75,8 @@ class Upstream:
 
 
 def key_of(head):
-    """The Authorization header's value as it came: what a careless API shows in its errors."""
-    return re.search(rb"authorization: (.*)\r?", head, re.I)[1].strip()
+    """The key as it came: what a careless API shows in its errors."""
+    return re.search(rb"(?:authorization|x-api-key): (.*)\r?", head, re.I)[1].strip()
 
 
 def plain(status=b"200 OK", body=b"{}", headers=b"", kind=b"application/json", length=None):
