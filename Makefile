@@ -130,20 +130,8 @@ run:
 	@$(MAKE) --no-print-directory all build/practice-model
 	@tests/demo/run.sh
 
-test unit property e2e sanitize fuzz lint:
+test test-all unit property e2e servers sanitize fuzz lint:
 	@tests/packages.sh build run test
-	@tests/run-all $@
-
-servers:
-	@tests/packages.sh build run test servers
-	@tests/run-all $@
-
-sdk browser:
-	@tests/packages.sh build run test clients
-	@tests/run-all $@
-
-test-all:
-	@tests/packages.sh build run test servers clients
 	@tests/run-all $@
 
 bench:
