@@ -1,11 +1,14 @@
 """The manual says what the program does: every option, field, code, command and file that the
 sources have is in its page, with the same default, and the shipped examples are accepted."""
+import base64
+import hashlib
+import json
 import re
 import subprocess
 
 import pytest
 
-from harness import Call, ROOT
+from harness import Call, ROOT, Server, limit
 
 
 def page(name):
@@ -77,7 +80,7 @@ def test_the_examples_are_accepted(site, name):
     assert "0 faults" in place.run("check")
 
 
-@pytest.mark.parametrize("name", ["spawned", "external", "cgi"])
+@pytest.mark.parametrize("name", ["spawned", "external", "cgi", "members"])
 def test_the_lighttpd_configurations_are_accepted(tmp_path, name):
     text = f'server.port = 1\nserver.document-root = "/"\ninclude "{ROOT}/platform/lighttpd/{name}.conf"\n'
     path = tmp_path / "lighttpd.conf"
@@ -99,6 +102,44 @@ def test_the_lighttpd_configurations_mount_their_path_alone(site, model, mode):
     answer = server.chat(stream=True)
     assert answer.events()[-1] == "[DONE]"
     assert len(answer.pieces) > 5, "streamed, not at its end"
+
+
+class Members(Shipped):
+    """Beside it the way for members, with this test's paths and password."""
+
+    def configuration(self, stream):
+        common, _, modules = super().configuration(stream).partition("server.modules = ")
+        word = base64.b64encode(hashlib.sha1(b"of-ann").digest()).decode()
+        (self.directory / "members").write_text(f"ann:{{SHA}}{word}\n", encoding="ascii")
+        self.site.own(self.directory / "members")
+        text = source("platform/lighttpd/members.conf")
+        for shown, real in (
+                ("/usr/local/sbin/pennygate", self.site.program), ("/etc/lighttpd/members", self.directory / "members"),
+                ("/run/lighttpd/pennygate-members.sock", self.directory / "members.sock"),
+                ('( "PATH" ),', f'( "PATH" ), "bin-environment" => ( "PENNYGATE_CONFIG" => "{self.site.config}" ),')):
+            assert shown in text
+            text = text.replace(shown, str(real))
+        return common + text + "\nserver.modules += " + modules
+
+
+def test_members_and_guests_come_by_two_ways(site):
+    place = site(init=False, limits={"account-day": limit("account", "calls", "day", 2),
+                                     "guests": limit("anonymous", "calls", "day", 1)})
+    del place.site["mount"]
+    place.write()
+    place.init()
+    server = Members(place, "spawned")
+    assert [server.chat().status for _ in range(2)] == [200, 429]
+
+    def member(*headers):
+        body = json.dumps({"messages": [{"role": "user", "content": "hello"}]}).encode()
+        return Call(server.port, "POST", "/members/v1/chat/completions", body,
+                    [("Content-Type", "application/json"), *headers]).answer()
+
+    assert member().status == member(("Authorization", "Bearer pg_x")).status == 401
+    ann = "Authorization", "Basic " + base64.b64encode(b"ann:of-ann").decode()
+    assert [member(ann).status for _ in range(3)] == [200, 200, 429]
+    assert member(ann).code == "account_limit"
 
 
 def test_the_unit_has_the_directories_that_tmpfiles_makes():

@@ -9,15 +9,17 @@ from harness import ROOT
 
 TEXT = (ROOT / "README.md").read_text(encoding="utf-8")
 LINES = re.findall(r"^    ((?:limit [a-z-]+|site|bypass|alerts|transcripts|server)\s+\{.*\})", TEXT, re.M)
+IN_SITE = re.findall(r"^    ([a-z-]+ = .*)", TEXT, re.M)
 QUOTED = re.search(r"^    costs {7}.*\n(?:    .*\n)+", TEXT, re.M)[0]
 
 
 def test_there_are_some():
-    assert len(LINES) >= 9
-    assert {line.split()[0] for line in LINES} == {"limit", "site", "bypass", "alerts", "transcripts"}
+    assert len(LINES) >= 8
+    assert {line.split()[0] for line in LINES} == {"limit", "bypass", "alerts", "transcripts"}
+    assert {line.split()[0] for line in IN_SITE} == {"require", "trusted-proxies", "allowed-origins"}
 
 
-@pytest.mark.parametrize("line", LINES)
+@pytest.mark.parametrize("line", [*LINES, *IN_SITE])
 def test_a_line_of_configuration_is_accepted(site, line):
     place = fill(site(init=False), "pennygate.conf")
     bypass = place.directory / "bypass"
@@ -26,8 +28,8 @@ def test_a_line_of_configuration_is_accepted(site, line):
     place.own(bypass)
     line = line.replace("/etc/pennygate/bypass", str(bypass))
     text = place.config.read_text(encoding="utf-8")
-    if line.startswith("site"):
-        text = text.replace("site {", "site { " + line.partition("{")[2].rpartition("}")[0], 1)
+    if line in IN_SITE:
+        text = text.replace("site {", "site { " + line, 1)
     else:
         text += line + "\n"
     place.write(text)
