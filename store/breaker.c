@@ -14,8 +14,9 @@
 #include "platform/log.h"
 #include "store/batch.h"
 
-#define PAUSES_MAX    16 /* it opens at most so many times as long as at first */
-#define PAUSE_MAX_MS  (24 * LEDGER_RETRY_MAX_MS) /* bounds the arithmetic; options allow less */
+#define PAUSES_MAX    16              /* it opens at most so many times as long as at first */
+#define RETRY_MAX_MS  (3600LL * 1000) /* an API that asks for more is tried after an hour */
+#define PAUSE_MAX_MS  (BREAKER_PAUSE_MAX_MS / PAUSES_MAX) /* a day; options allow less */
 #define PROBE_WAIT_MS 2000 /* nobody can know when the probe has its answer */
 
 /* Reads the row; all zero if there is none or it is of another boot. */

@@ -15,6 +15,8 @@
 #define TAG_BREAKER  'B'
 #define TAG_ISSUED   'K'
 
+#define DAY_MAX (INSTANT_MAX_MS / (24 * 3600 * 1000))
+
 static const uint8_t magic[8] = {'p', 'e', 'n', 'n', 'y', 'g', 'a', 't'};
 
 struct put {
@@ -225,7 +227,7 @@ bool key_instant(enum table t, const struct kv_slice *key, int64_t *ms)
     struct get g = {key->data, (const uint8_t *)key->data + key->n, false};
     uint64_t table = get_int(&g, 1), at = get_int(&g, 8);
 
-    if (g.bad || table != (uint64_t)t || at > INT64_MAX)
+    if (g.bad || table != (uint64_t)t || at > INSTANT_MAX_MS)
         return false;
     *ms = (int64_t)at;
     return true;
@@ -319,13 +321,27 @@ static void put_amounts(struct put *p, const struct amounts *a)
 }
 
 /* An amount above AMOUNT_MAX was not written by us: it could wrap a sum, so it is refused. */
+static uint64_t get_amount(struct get *g)
+{
+    uint64_t v = get_int(g, 8);
+
+    g->bad = g->bad || v > AMOUNT_MAX;
+    return v;
+}
+
 static void get_amounts(struct get *g, struct amounts *a)
 {
-    for (unsigned u = 0; u < UNITS_SUMMED; u++) {
-        a->of[u] = get_int(g, 8);
-        if (a->of[u] > AMOUNT_MAX)
-            g->bad = true;
-    }
+    for (unsigned u = 0; u < UNITS_SUMMED; u++)
+        a->of[u] = get_amount(g);
+}
+
+/* A number from 0 to `max`: an instant, a day, a length of time. */
+static int64_t get_up_to(struct get *g, int64_t max)
+{
+    uint64_t v = get_int(g, 8);
+
+    g->bad = g->bad || v > (uint64_t)max;
+    return (int64_t)v;
 }
 
 void record_amounts(const struct amounts *a, struct record *out)
@@ -432,9 +448,9 @@ bool record_state_read(const struct kv_slice *v, struct state *out)
     struct state s;
 
     memset(&s, 0, sizeof s);
-    s.time.time_ms = (int64_t)get_int(&g, 8);
-    s.time.boot_ms = (int64_t)get_int(&g, 8);
-    s.time.hold_until_ms = (int64_t)get_int(&g, 8);
+    s.time.time_ms = get_up_to(&g, INSTANT_MAX_MS);
+    s.time.boot_ms = get_up_to(&g, INSTANT_MAX_MS);
+    s.time.hold_until_ms = get_up_to(&g, INSTANT_MAX_MS);
     get_bytes(&g, s.time.boot_id, sizeof s.time.boot_id);
     s.paused = get_int(&g, 1) != 0;
     get_bytes(&g, s.board_id, sizeof s.board_id);
@@ -446,7 +462,7 @@ bool record_state_read(const struct kv_slice *v, struct state *out)
         s.window[i].code = (uint32_t)get_int(&g, 4);
         s.window[i].generation = get_int(&g, 8);
     }
-    if (!get_done(&g) || s.time.time_ms < 0 || s.time.boot_ms < 0)
+    if (!get_done(&g))
         return false;
     *out = s;
     return true;
@@ -517,8 +533,8 @@ bool record_overhead_read(const struct kv_slice *v, struct overhead *out)
     struct get g = value_start(v);
     struct overhead o;
 
-    o.tokens = get_int(&g, 8);
-    o.day = (int64_t)get_int(&g, 8);
+    o.tokens = get_amount(&g);
+    o.day = get_up_to(&g, DAY_MAX);
     if (!get_done(&g))
         return false;
     *out = o;
@@ -545,11 +561,11 @@ bool record_breaker_read(const struct kv_slice *v, struct breaker *out)
 
     get_bytes(&g, b.boot_id, sizeof b.boot_id);
     b.failures = (uint32_t)get_int(&g, 4);
-    b.open_until_ms = (int64_t)get_int(&g, 8);
-    b.pause_ms = (int64_t)get_int(&g, 8);
+    b.open_until_ms = get_up_to(&g, INSTANT_MAX_MS);
+    b.pause_ms = get_up_to(&g, BREAKER_PAUSE_MAX_MS);
     b.probe_id = get_int(&g, 8);
-    b.probing_until_ms = (int64_t)get_int(&g, 8);
-    if (!get_done(&g) || b.open_until_ms < 0 || b.pause_ms < 0 || b.probing_until_ms < 0)
+    b.probing_until_ms = get_up_to(&g, INSTANT_MAX_MS);
+    if (!get_done(&g))
         return false;
     *out = b;
     return true;
@@ -625,11 +641,10 @@ bool record_issued_read(const struct kv_slice *v, struct ledger_key *out)
     if (n >= sizeof k.name)
         return false;
     get_bytes(&g, k.name, n);
-    k.created_s = (int64_t)get_int(&g, 8);
+    k.created_s = get_up_to(&g, INSTANT_MAX_MS / 1000);
     get_bytes(&g, k.id, sizeof k.id);
     k.n_limits = (unsigned)get_int(&g, 1);
-    if (k.n_limits > KEY_LIMITS_MAX || k.created_s < 0 || !key_name_ok(k.name) ||
-        strlen(k.name) != n)
+    if (k.n_limits > KEY_LIMITS_MAX || !key_name_ok(k.name) || strlen(k.name) != n)
         return false;
     for (unsigned i = 0; i < k.n_limits; i++)
         if (!get_limit(&g, &k.limits[i]))
@@ -691,6 +706,16 @@ void record_hold(const struct hold *h, struct record *out)
     record_end(out, &p);
 }
 
+static bool is_counter(const void *key, size_t n)
+{
+    const struct kv_slice k = {key, n};
+    int64_t at;
+
+    return (n == 9 + 1 + SUBJECT_HASH && key_instant(TABLE_DAY, &k, &at)) ||
+           (n == 9 + 4 + 1 + SUBJECT_HASH && key_instant(TABLE_COUNTER, &k, &at));
+}
+
+/* Its settle writes amounts to them. */
 static bool get_rows(struct get *g, struct hold *h)
 {
     h->n_rows = (unsigned)get_int(g, 1);
@@ -701,6 +726,8 @@ static bool get_rows(struct get *g, struct hold *h)
         if (h->row[i].n > KV_KEY_MAX)
             return false;
         get_bytes(g, h->row[i].bytes, h->row[i].n);
+        if (!is_counter(h->row[i].bytes, h->row[i].n))
+            return false;
     }
     return get_done(g);
 }
@@ -710,16 +737,18 @@ bool record_hold_read(const struct kv_slice *v, struct hold *out)
     struct get g = value_start(v);
 
     get_bytes(&g, out->boot_id, sizeof out->boot_id);
-    out->day = (int64_t)get_int(&g, 8);
+    out->day = get_up_to(&g, DAY_MAX);
     get_amounts(&g, &out->reserved);
-    out->tokens_in = get_int(&g, 8);
-    out->tokens_out = get_int(&g, 8);
+    out->tokens_in = get_amount(&g);
+    out->tokens_out = get_amount(&g);
     out->n_live = (unsigned)get_int(&g, 1);
     if (out->n_live > SUBJECTS)
         return false;
     for (unsigned i = 0; i < out->n_live; i++) {
         out->live[i].subject = (uint8_t)get_int(&g, 1);
         get_bytes(&g, out->live[i].hash, SUBJECT_HASH);
+        if (out->live[i].subject >= SUBJECTS)
+            return false;
     }
     return get_rows(&g, out);
 }
@@ -740,11 +769,11 @@ bool record_alert_flag_read(const struct kv_slice *v, struct alert_flag *out)
     struct get g = value_start(v);
     struct alert_flag f;
 
-    f.until_ms = (int64_t)get_int(&g, 8);
+    f.until_ms = get_up_to(&g, INSTANT_MAX_MS);
     f.window = (uint32_t)get_int(&g, 4);
     f.unit = (uint8_t)get_int(&g, 1);
     f.max = get_int(&g, 8);
-    if (!get_done(&g))
+    if (!get_done(&g) || f.unit >= UNITS_SUMMED)
         return false;
     *out = f;
     return true;
@@ -763,6 +792,17 @@ void record_alert(const struct alert_row *a, struct record *out)
     record_end(out, &p);
 }
 
+/* A limit's name or a model's alias: it goes into the log and into a JSON text as it is. */
+static bool is_shown_name(const char name[LIMIT_NAME_MAX])
+{
+    size_t n = strnlen(name, LIMIT_NAME_MAX);
+
+    for (size_t i = 0; i < n; i++)
+        if (!in_a_name((uint8_t)name[i]) && name[i] != '.')
+            return false;
+    return n > 0 && n < LIMIT_NAME_MAX;
+}
+
 bool record_alert_read(const struct kv_slice *v, struct alert_row *out)
 {
     struct get g = value_start(v);
@@ -772,10 +812,10 @@ bool record_alert_read(const struct kv_slice *v, struct alert_row *out)
     a.reason.percent = (unsigned)get_int(&g, 1);
     get_bytes(&g, a.reason.name, sizeof a.reason.name);
     a.attempts = (uint32_t)get_int(&g, 4);
-    a.time_s = (int64_t)get_int(&g, 8);
-    a.queued_ms = (int64_t)get_int(&g, 8);
-    if (!get_done(&g) || a.reason.kind >= ALERT_KINDS || a.queued_ms < 0 ||
-        memchr(a.reason.name, '\0', sizeof a.reason.name) == NULL)
+    a.time_s = get_up_to(&g, INSTANT_MAX_MS / 1000);
+    a.queued_ms = get_up_to(&g, INSTANT_MAX_MS);
+    if (!get_done(&g) || a.reason.kind >= ALERT_KINDS || a.reason.percent > 100 ||
+        !is_shown_name(a.reason.name))
         return false;
     *out = a;
     return true;
@@ -832,17 +872,18 @@ bool record_row_ok(const void *key, size_t nkey, const void *value, size_t nvalu
     case TABLE_META:
         return meta_ok(&k, &v);
     case TABLE_HISTORY:
-        return nkey == 9 && record_history_read(&v, &day);
+        return key_history_day(&k, &at) && record_history_read(&v, &day);
     case TABLE_DAY:
-        return nkey == 9 + 1 + SUBJECT_HASH && record_amounts_read(&v, &amounts);
     case TABLE_COUNTER:
-        return nkey == 9 + 4 + 1 + SUBJECT_HASH && record_amounts_read(&v, &amounts);
+        return is_counter(key, nkey) && record_amounts_read(&v, &amounts);
     case TABLE_DRY:
         return key_dry_read(&k, &at, limit) && record_count_read(&v, &count);
     case TABLE_RESERVATION:
-        return nkey == 9 + 8 && record_hold_read(&v, &hold);
+        return nkey == 9 + 8 && key_instant(TABLE_RESERVATION, &k, &at) &&
+               record_hold_read(&v, &hold);
     case TABLE_ALERT:
-        return nkey == 9 + 8 && record_alert_read(&v, &alert);
+        return nkey == 9 + 8 && key_instant(TABLE_ALERT, &k, &at) &&
+               record_alert_read(&v, &alert);
     default:
         return false;
     }

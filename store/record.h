@@ -136,6 +136,7 @@ bool record_overhead_read(const struct kv_slice *v, struct overhead *out);
 
 /* A model's breaker (store/breaker.c). Its instants are those of a boot: of another one it is
  * closed. */
+#define BREAKER_PAUSE_MAX_MS (16LL * 24 * 3600 * 1000) /* bounds the arithmetic */
 struct breaker {
     uint8_t boot_id[16];
     uint32_t failures;        /* in a row */

@@ -19,6 +19,9 @@ struct storetime {
     uint8_t boot_id[16];
 };
 
+/* No instant in the store is later (the year 287396): sums and doubles of two cannot wrap. */
+#define INSTANT_MAX_MS ((int64_t)1 << 53)
+
 /* How far the clock may step (forward, beyond what boot time explains) before erasing waits. */
 #define STORETIME_STEP_MS (24LL * 3600 * 1000)
 #define STORETIME_HOLD_MS (24LL * 3600 * 1000)

@@ -8,6 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "store/storetime.h"
+
 #define FLAG_CUT 1
 
 /* Of a message and of the answer, beside the text. */
@@ -39,7 +41,7 @@ bool transcript_key_read(const struct kv_slice *key, struct transcript_key *out)
     memcpy(&time, key->data, sizeof time);
     memcpy(&sequence, (const uint8_t *)key->data + sizeof time, sizeof sequence);
     time = be64toh(time);
-    if (time > INT64_MAX)
+    if (time > INSTANT_MAX_MS)
         return false;
     *out = (struct transcript_key){(int64_t)time, be32toh(sequence)};
     return true;

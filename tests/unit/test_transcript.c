@@ -227,7 +227,7 @@ static void test_a_cut_is_between_characters(void **state)
 static void test_keys_are_in_the_order_of_time(void **state)
 {
     static const struct transcript_key keys[] = {
-        {0, 0}, {0, 1}, {255, 0}, {256, 0}, {256, UINT32_MAX}, {INT64_MAX, 0}};
+        {0, 0}, {0, 1}, {255, 0}, {256, 0}, {256, UINT32_MAX}, {INSTANT_MAX_MS, 0}};
     uint8_t bytes[2][TRANSCRIPT_KEY_BYTES];
     struct transcript_key k;
 
