@@ -244,7 +244,7 @@ enum error alert_queue(struct batch *b, enum alert_kind kind, const char *name)
 
     if (b->policy.n_alert_at == 0)
         return ERROR_NONE;
-    if (kind == ALERT_UPSTREAM_REFUSED) {
+    if (kind == ALERT_UPSTREAM_REFUSED || kind == ALERT_BREAKER_OPEN) {
         const struct zone *z = view_zone(b->ledger, &b->policy);
         const struct alert_flag today = {.until_ms =
                                              zone_next_day_ms(z, b->state.time.time_ms)};

@@ -40,8 +40,9 @@ enum error batch_periods(struct batch *b);
 enum error batch_windows(struct batch *b, struct op *op);
 
 /*
- * alert.c. alert_queue: an event; nothing happens if alerts are off. An API that refuses us is
- * told of once a model and day, everything else each time: who calls knows what once is.
+ * alert.c. alert_queue: an event; nothing happens if alerts are off. Of a breaker that opens,
+ * and of an API that refuses us, once a model and day each: callers who can make it fail must not
+ * fill the owner's hook. Everything else each time: who calls knows what once is.
  */
 enum error alert_queue(struct batch *b, enum alert_kind kind, const char *name);
 /* Looks at the shared limits' thresholds, after the operation has charged what its view says. */
