@@ -11,6 +11,7 @@
 #include <sys/file.h>
 
 #include "store/archive.h"
+#include "store/storetime.h"
 #include "tests/unit/kv_scratch.h"
 
 #define SMALL   ((size_t)1 << 20)
