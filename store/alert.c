@@ -29,7 +29,7 @@ const char *alert_kind_name(enum alert_kind k)
 
 /* Flags */
 
-/* A limit's flag is moot once it is renamed, changed or gone. Timed work knows no limits. */
+/* A limit's flag is moot once it is renamed, changed or gone. Not every operation knows them. */
 static bool is_configured(const struct policy *p, const struct alert_reason *r)
 {
     if (r->kind != ALERT_THRESHOLD || p->n_limits == 0)
@@ -256,19 +256,10 @@ enum error alert_queue(struct batch *b, enum alert_kind kind, const char *name)
 
 /* Thresholds */
 
-static bool is_watched(const struct limit *l)
+bool alert_watches(const struct limit *l)
 {
     return (l->subject == SUBJECT_EVERYONE || l->subject == SUBJECT_ANONYMOUS) &&
            l->unit != UNIT_CONCURRENT && !l->dry_run && l->max > 0 && l->max != LIMIT_UNLIMITED;
-}
-
-static const struct counter *counter_of(const struct view *v, const struct limit *l)
-{
-    for (unsigned i = 0; i < v->n; i++)
-        if (v->counter[i].subject == l->subject &&
-            window_equal(v->counter[i].window, l->window))
-            return &v->counter[i];
-    return NULL;
 }
 
 /* The least use that is so many percent of max; no product can wrap, whatever max is. */
@@ -277,34 +268,37 @@ static uint64_t percent_of(uint64_t max, unsigned percent)
     return max / PERCENT_MAX * percent + (max % PERCENT_MAX * percent + 99) / PERCENT_MAX;
 }
 
-static int64_t window_ends(const struct counter *c, int64_t store_ms)
+static int64_t window_ends(const struct use *u, int64_t store_ms)
 {
-    return c->window.kind == WINDOW_SLIDING ? store_ms + (int64_t)c->window.seconds * 1000
-                                            : c->slot[0].frees_ms;
+    struct window w = u->limit->window;
+
+    return w.kind == WINDOW_SLIDING ? store_ms + (int64_t)w.seconds * 1000 : u->ends_ms;
 }
 
-/*
- * Of several thresholds that are reached at once the highest is told, unless it has been. Money
- * and tokens hardly ever come to the max exactly: `spent`, where the next request like this one
- * would not fit, is all of it.
- */
-static enum error cross(struct batch *b, const struct limit *l, const struct counter *c,
-                        uint64_t use, bool spent)
+static bool is_reached(const struct use *u, uint64_t settled, bool spent, unsigned percent)
 {
-    const struct alert_flag flag = {.until_ms = window_ends(c, b->state.time.time_ms),
+    return percent > 0 && percent <= PERCENT_MAX &&
+           ((spent && percent == PERCENT_MAX) || settled >= percent_of(u->limit->max, percent));
+}
+
+/* Of several thresholds that are reached at once the highest is told, unless it has been. */
+static enum error cross(struct batch *b, const struct policy *p, const struct use *u,
+                        uint64_t settled, bool spent)
+{
+    const struct limit *l = u->limit;
+    const struct alert_flag flag = {.until_ms = window_ends(u, b->state.time.time_ms),
                                     .window = window_code(l->window),
                                     .unit = (uint8_t)l->unit,
                                     .max = l->max};
     struct alert_reason told = {.percent = 0};
     unsigned reached = 0;
 
-    for (unsigned i = 0; i < b->policy.n_alert_at; i++) {
-        unsigned percent = b->policy.alert_at[i];
+    for (unsigned i = 0; i < p->n_alert_at; i++) {
+        unsigned percent = p->alert_at[i];
         struct alert_reason r = reason_of(ALERT_THRESHOLD, percent, l->name);
-        bool fresh, whole = spent && percent == PERCENT_MAX;
+        bool fresh;
 
-        if (percent == 0 || percent > PERCENT_MAX ||
-            (!whole && use < percent_of(l->max, percent)))
+        if (!is_reached(u, settled, spent, percent))
             continue;
         enum error e = set_flag(b, &r, &flag, &fresh);
         if (e != ERROR_NONE)
@@ -317,24 +311,46 @@ static enum error cross(struct batch *b, const struct limit *l, const struct cou
     return reached > 0 && told.percent == reached ? queue(b, &told) : ERROR_NONE;
 }
 
-enum error alert_thresholds(struct batch *b, const struct op *op, const struct view *v)
+static bool has_place(const struct hold *h, enum subject s)
 {
-    const struct policy *p = &op->policy;
+    for (unsigned i = 0; i < h->n_live; i++)
+        if (h->live[i].subject == s)
+            return true;
+    return false;
+}
 
-    for (unsigned i = 0; i < p->n_limits && p->n_alert_at > 0; i++) {
-        const struct limit *l = &p->limits[i];
-        const struct counter *c = is_watched(l) ? counter_of(v, l) : NULL;
+/*
+ * Money and tokens hardly ever come to the max exactly: `spent`, where another call like this
+ * one would not fit any more, is all of it. A call itself has happened as soon as it is admitted;
+ * what it may use of the rest has not. Reservations are looked at where it matters only.
+ */
+static enum error look_at(struct batch *b, const struct policy *p, const struct limit *l,
+                          const struct hold *h)
+{
+    const struct view_context c = batch_context(b);
+    struct use u;
+    bool near = false;
+    enum error e = use_charged(&c, p, l, &u);
+    bool spent =
+        has_place(h, l->subject) && amount_add(u.charged, h->reserved.of[l->unit]) > l->max;
 
-        if (!c)
-            continue;
-        uint64_t weight = op->demand.weights.of[l->unit], use = weight;
-        for (unsigned s = 0; s < c->slots; s++)
-            use = amount_add(use, c->slot[s].used.of[l->unit]);
-        enum error e = cross(b, l, c, use, amount_add(use, weight) > l->max);
-        if (e != ERROR_NONE)
-            return e;
-    }
-    return ERROR_NONE;
+    for (unsigned i = 0; i < p->n_alert_at; i++)
+        near = near || is_reached(&u, u.charged, spent, p->alert_at[i]);
+    if (e == ERROR_NONE && near && l->unit != UNIT_CALLS)
+        e = use_reserved(&c, &u);
+    if (e != ERROR_NONE || !near)
+        return e;
+    return cross(b, p, &u, amount_subtract(u.charged, u.reserved), spent);
+}
+
+enum error alert_thresholds(struct batch *b, const struct policy *p, const struct hold *settled)
+{
+    enum error e = ERROR_NONE;
+
+    for (unsigned i = 0; i < p->n_limits && p->n_alert_at > 0 && e == ERROR_NONE; i++)
+        if (alert_watches(&p->limits[i]))
+            e = look_at(b, p, &p->limits[i], settled);
+    return e;
 }
 
 /* Taking and marking */

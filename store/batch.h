@@ -45,8 +45,13 @@ enum error batch_windows(struct batch *b, struct op *op);
  * fill the owner's hook. Everything else each time: who calls knows what once is.
  */
 enum error alert_queue(struct batch *b, enum alert_kind kind, const char *name);
-/* Looks at the shared limits' thresholds, after the operation has charged what its view says. */
-enum error alert_thresholds(struct batch *b, const struct op *op, const struct view *v);
+/*
+ * Looks at the watched limits' thresholds, once a call has been settled: on what is settled, since
+ * most of what a call may use at worst comes back. What ends without a settle, because its process
+ * has died, is looked at with the next settle.
+ */
+enum error alert_thresholds(struct batch *b, const struct policy *p,
+                            const struct hold *settled);
 enum error batch_alert_take(struct batch *b, struct op *op);
 enum error batch_alert_done(struct batch *b, struct op *op);
 /* Removes what has ended; whether there is something to remove. */

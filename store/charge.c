@@ -117,8 +117,7 @@ static enum error write_reservation(struct batch *b, struct op *op, const struct
         return e;
     day->admitted++;
     day->bypassed += op->demand.caller.bypass;
-    e = batch_dry(b, v, &op->answer.verdict, r->day);
-    return e == ERROR_NONE ? alert_thresholds(b, op, v) : e;
+    return batch_dry(b, v, &op->answer.verdict, r->day);
 }
 
 static void fill_amounts(const struct op *op, struct reservation *r)
@@ -296,7 +295,8 @@ enum error batch_settle(struct batch *b, struct op *op)
     real_amounts(s, &h, &real);
     if ((e = end_hold(b, &key, &h, &real)) != ERROR_NONE ||
         (e = settle_history(b, s, &h, &real)) != ERROR_NONE ||
-        (e = batch_health(b, op)) != ERROR_NONE)
+        (e = batch_health(b, op)) != ERROR_NONE ||
+        (e = alert_thresholds(b, &op->policy, &h)) != ERROR_NONE)
         return e;
     return s->input_over > 0 ? learn_overhead(b, op) : ERROR_NONE;
 }

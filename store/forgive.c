@@ -52,14 +52,9 @@ static enum error find_rows(struct batch *b, struct op *op, struct window w, str
 
 static void add_hold(struct forgiven *f, const struct hold *h)
 {
-    for (unsigned i = 0; i < h->n_rows; i++)
-        for (unsigned k = 0; k < f->n; k++) {
-            if (h->row[i].n != f->row[k].n ||
-                memcmp(h->row[i].bytes, f->row[k].bytes, f->row[k].n) != 0)
-                continue;
-            for (unsigned u = 0; u < UNITS_SUMMED; u++)
-                f->reserved[k].of[u] = amount_add(f->reserved[k].of[u], h->reserved.of[u]);
-        }
+    for (unsigned k = 0; k < f->n; k++)
+        for (unsigned u = 0; u < UNITS_SUMMED && hold_has_row(h, &f->row[k]); u++)
+            f->reserved[k].of[u] = amount_add(f->reserved[k].of[u], h->reserved.of[u]);
 }
 
 /* All that are in the table are of this boot, and a settle will find them. */

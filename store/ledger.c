@@ -567,9 +567,20 @@ static void note_policy(struct ledger *l, const struct policy *p)
 {
     pthread_mutex_lock(&l->timed_lock);
     l->timed = *p;
-    l->timed.limits = NULL; /* timed work needs zone and retention only */
+    l->timed.limits = l->watched;
     l->timed.n_limits = 0;
+    for (unsigned i = 0; i < p->n_limits && p->n_alert_at > 0; i++)
+        if (alert_watches(&p->limits[i]))
+            l->watched[l->timed.n_limits++] = p->limits[i];
     pthread_mutex_unlock(&l->timed_lock);
+}
+
+struct op *ledger_timed_op(struct ledger *l, enum op_kind kind)
+{
+    pthread_mutex_lock(&l->timed_lock);
+    struct op *op = op_new(kind, &l->timed);
+    pthread_mutex_unlock(&l->timed_lock);
+    return op;
 }
 
 enum error ledger_reserve(struct ledger *l, const struct policy *p, const struct demand *d,
@@ -622,14 +633,9 @@ void ledger_release(struct ledger *l, const struct reservation *r)
 enum error ledger_settle(struct ledger *l, const struct reservation *r,
                          const struct settlement *s, bool now)
 {
-    static const struct policy none;
-    struct policy p;
+    struct op *op = ledger_timed_op(l, OP_SETTLE);
 
     ledger_release(l, r);
-    pthread_mutex_lock(&l->timed_lock);
-    p = l->timed;
-    pthread_mutex_unlock(&l->timed_lock);
-    struct op *op = op_new(OP_SETTLE, p.retention_ms > 0 ? &p : &none);
     if (!op)
         return ERROR_MEMORY;
     op->reservation = *r;

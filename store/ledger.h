@@ -80,7 +80,8 @@ struct policy {
     bool local_time;       /* days and months by the store's zone, else UTC */
     int64_t retention_ms;  /* how long ended day counters are kept */
     unsigned site_streams; /* 0, or: `busy` if the site has so many live reservations */
-    /* Percent of the limits for everyone and anonymous at which an alert is queued, ascending;
+    /* Percent of the limits for everyone and anonymous at which an alert is queued, when a call is
+     * settled and on what is settled, by the policy of the last ledger_reserve; ascending;
      * none: no alert of any kind is queued. */
     unsigned n_alert_at;
     uint8_t alert_at[ALERT_AT_MAX];

@@ -8,7 +8,7 @@
  *             subject's quota given back), breaker.c (models that fail) and alert.c (what the
  *             owner is told)
  *   writer.c  the one thread that writes, and its queue
- *   report.c  figures for the owner; dry.c those of dry runs
+ *   report.c  figures for the owner; dry.c those of dry runs; use.c how a shared limit stands
  */
 #ifndef STORE_LEDGER_PARTS_H
 #define STORE_LEDGER_PARTS_H
@@ -125,9 +125,10 @@ struct ledger {
     unsigned rows_added; /* since ended rows were last looked for; the writer's */
     int64_t erase_ms;    /* monotonic: when they are looked for again at the latest */
     pthread_mutex_t timed_lock;
-    struct policy timed; /* the policy last seen, for timed work; limits NULL */
-    atomic_uint alerts;  /* queued by this process */
-    atomic_int broken;   /* an enum error that only closing and opening again can mend */
+    struct policy timed; /* the policy last seen, for timed work and settles; its limits are */
+    struct limit watched[LIMITS_MAX]; /* those that alerts are about, none if these are off */
+    atomic_uint alerts;               /* queued by this process */
+    atomic_int broken; /* an enum error that only closing and opening again can mend */
 };
 
 #define LIVE_HOLD_MAX_MS                                                                       \
@@ -149,6 +150,9 @@ const struct zone *view_zone(const struct ledger *l, const struct policy *p);
 
 /* Whether all callers share the subject's rows: these are not hashed. */
 bool view_is_shared(enum subject s);
+
+/* Whether alerts are about the limit: one of everyone or anonymous that sums and can refuse. */
+bool alert_watches(const struct limit *l);
 
 /* The window's key, or NULL: no row was ever written under it. ERROR_PERIODS as view_build. */
 enum error view_window(const struct view_context *c, struct window w,
@@ -174,6 +178,21 @@ enum error view_decide(const struct view_context *c, const struct policy *p,
 typedef enum error hold_visit(void *arg, uint64_t id, const struct hold_places *p,
                               const struct kv_slice *value);
 enum error view_holds(const struct view_context *c, hold_visit *visit, void *arg);
+
+/* How a limit of a shared subject stands, in its windows of now (use.c). */
+struct use {
+    const struct limit *limit;  /* borrowed */
+    uint64_t charged, reserved; /* charged includes reserved */
+    int64_t frees_ms; /* store time: when some of it comes back; now: nothing is used */
+    int64_t ends_ms;  /* store time: when what is charged now counts no more */
+    unsigned n;
+    struct row_key row[WINDOW_SLOTS_MAX];
+};
+/* All but `reserved`, and nothing for concurrent. */
+enum error use_charged(const struct view_context *c, const struct policy *p,
+                       const struct limit *l, struct use *out);
+/* What open reservations have charged of it; for concurrent both figures. Looks at each. */
+enum error use_reserved(const struct view_context *c, struct use *u);
 
 /* The state row. ERROR_STORE_INVALID if it is missing or not ours. */
 enum error ledger_read_state(struct kv_txn *txn, struct state *out);
@@ -208,6 +227,9 @@ enum error ledger_reading(struct ledger *l, reading *fn, void *arg);
 /* Has the writer carry out what order[0..n) says; it comes back as the writer leaves it. */
 enum error ledger_order(struct ledger *l, const struct policy *p, enum op_kind kind,
                         void *order, size_t n);
+
+/* A new operation under the policy last seen: zone, retention, alerts and watched limits. */
+struct op *ledger_timed_op(struct ledger *l, enum op_kind kind);
 
 /* Marks the ledger as one that must be closed and opened again. */
 void ledger_break(struct ledger *l, enum error e);

@@ -706,6 +706,14 @@ void record_hold(const struct hold *h, struct record *out)
     record_end(out, &p);
 }
 
+bool hold_has_row(const struct hold *h, const struct row_key *row)
+{
+    for (unsigned i = 0; i < h->n_rows; i++)
+        if (h->row[i].n == row->n && memcmp(h->row[i].bytes, row->bytes, row->n) == 0)
+            return true;
+    return false;
+}
+
 static bool is_counter(const void *key, size_t n)
 {
     const struct kv_slice k = {key, n};

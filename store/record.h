@@ -172,6 +172,8 @@ struct hold {
 };
 void record_hold(const struct hold *h, struct record *out);
 bool record_hold_read(const struct kv_slice *v, struct hold *out);
+/* Whether it was charged to the row. */
+bool hold_has_row(const struct hold *h, const struct row_key *row);
 /* The id of a key of TABLE_RESERVATION or TABLE_ALERT. */
 uint64_t hold_id(const struct kv_slice *key);
 

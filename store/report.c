@@ -89,90 +89,34 @@ enum error ledger_history(struct ledger *l, const struct policy *p, int64_t firs
 
 /* How a shared limit stands */
 
-struct use {
+struct use_question {
     const struct policy *policy;
     const struct limit *limit;
-    struct live *live;
-    struct row_key row[WINDOW_SLOTS_MAX];
-    unsigned n;
     struct limit_use out;
 };
 
-static bool charged_to(const struct use *u, const struct hold *h)
-{
-    for (unsigned i = 0; i < h->n_rows; i++)
-        for (unsigned k = 0; k < u->n; k++)
-            if (h->row[i].n == u->row[k].n &&
-                memcmp(h->row[i].bytes, u->row[k].bytes, u->row[k].n) == 0)
-                return true;
-    return false;
-}
-
-static enum error add_reserved(void *arg, uint64_t id, const struct hold_places *p,
-                               const struct kv_slice *value)
-{
-    static const uint8_t none[SUBJECT_HASH];
-    struct use *u = arg;
-    struct hold h;
-
-    if (u->limit->unit == UNIT_CONCURRENT) {
-        if (places_have(p, u->limit->subject, none) && live_is_held(u->live, id))
-            u->out.used = ++u->out.reserved;
-        return ERROR_NONE;
-    }
-    if (!record_hold_read(value, &h))
-        return ERROR_STORE_INVALID;
-    if (charged_to(u, &h)) /* until it is settled, whether or not its holder lives */
-        u->out.reserved = amount_add(u->out.reserved, h.reserved.of[u->limit->unit]);
-    return ERROR_NONE;
-}
-
-static enum error add_used(struct use *u, const struct view_context *c)
-{
-    static const uint8_t none[SUBJECT_HASH];
-    const struct zone *z = view_zone(c->ledger, u->policy);
-    int64_t t = storetime_now(&c->state->time, c->now), frees = t;
-    struct slot slot[WINDOW_SLOTS_MAX];
-
-    u->n = window_slots(u->limit->window, z, t, slot);
-    for (unsigned i = 0; i < u->n; i++) {
-        struct amounts a;
-
-        key_counter(u->limit->window, &slot[i], u->limit->subject, none, &u->row[i]);
-        enum error e = rows_amounts(c->txn, &u->row[i], &a);
-        if (e != ERROR_NONE)
-            return e;
-        u->out.used = amount_add(u->out.used, a.of[u->limit->unit]);
-        if (a.of[u->limit->unit] > 0) /* newest first: the last one seen frees first */
-            frees = window_frees_ms(u->limit->window, z, t, &slot[i]);
-    }
-    u->out.released = rule_released(u->limit, window_begins_ms(u->limit->window, z, t),
-                                    window_frees_ms(u->limit->window, z, t, &slot[0]), t);
-    u->out.frees_ms = storetime_wait_ms(&c->state->time, c->now, frees);
-    return ERROR_NONE;
-}
-
 static enum error limit_use(void *arg, const struct view_context *c)
 {
-    struct use *u = arg;
-    enum error e = ERROR_NONE;
+    struct use_question *q = arg;
+    struct use u;
+    enum error e = use_charged(c, q->policy, q->limit, &u);
 
-    u->live = c->ledger->live;
-    memset(&u->out, 0, sizeof u->out);
-    u->out.released = u->limit->max;
-    if (u->limit->unit != UNIT_CONCURRENT)
-        e = add_used(u, c);
-    return e == ERROR_NONE ? view_holds(c, add_reserved, u) : e;
+    if (e == ERROR_NONE)
+        e = use_reserved(c, &u);
+    q->out.used = u.charged;
+    q->out.reserved = u.reserved;
+    q->out.frees_ms = storetime_wait_ms(&c->state->time, c->now, u.frees_ms);
+    return e;
 }
 
 enum error ledger_limit_use(struct ledger *l, const struct policy *p, unsigned limit,
                             struct limit_use *out)
 {
-    struct use u = {.policy = p, .limit = &p->limits[limit]};
-    enum error e = ledger_reading(l, limit_use, &u);
+    struct use_question q = {.policy = p, .limit = &p->limits[limit]};
+    enum error e = ledger_reading(l, limit_use, &q);
 
     if (e == ERROR_NONE)
-        *out = u.out;
+        *out = q.out;
     return e;
 }
 

@@ -157,7 +157,7 @@ static void queue_maintenance(struct ledger *l)
     struct policy p = l->timed;
     pthread_mutex_unlock(&l->timed_lock);
     if (batch_wanted(l, &p))
-        op = op_new(OP_MAINTAIN, &p);
+        op = ledger_timed_op(l, OP_MAINTAIN);
     if (op)
         (void)writer_post(l, op);
 }

@@ -128,6 +128,24 @@ def test_what_is_told(told, hook):
     assert TOKEN not in server.log() and "s3cret" not in server.log()
 
 
+def test_what_a_call_can_cost_at_most_is_no_use(site, hook, model):
+    """One large request must not bring up the alert that hides the real one."""
+    place = site(limits={"spend": limit("everyone", "tokens", "day", 10000)},
+                 demo={"max-output-tokens": 6000, "overhead-per-call": 0, "overhead-per-message": 0},
+                 init=False)
+    place.sections["alerts"] = {"url": hook.url}
+    place.write()
+    server = place.init().start("cgi")
+    model.set(chunks=2, prompt_tokens=5, completion_tokens=5)
+    assert server.chat("x" * 10).status == 200
+    place.run("maintain")
+    assert (place.used("spend"), hook.told()) == (10, [])
+    model.set(prompt_tokens=5, completion_tokens=3000)
+    assert [server.chat("x" * 10).status for _ in range(3)] == [200, 200, 429]
+    place.run("maintain")
+    assert (place.used("spend"), hook.told()) == (6020, [("spend", 100)])
+
+
 def test_off_without_a_url_and_on_as_soon_as_there_is_one(told, hook):
     place = told(alerts={"url": None})
     server = place.start()

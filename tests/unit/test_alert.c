@@ -66,10 +66,18 @@ static struct reservation reserve(struct fixture *f)
     return r;
 }
 
-static void reserve_times(struct fixture *f, unsigned n)
+/* A call that has ended, and used all that it could. */
+static void spend(struct fixture *f)
+{
+    struct reservation r = reserve(f);
+
+    settle(f, &r, SETTLE_UNKNOWN, 0, 0);
+}
+
+static void spend_times(struct fixture *f, unsigned n)
 {
     for (unsigned i = 0; i < n; i++)
-        (void)reserve(f);
+        spend(f);
 }
 
 /* Rows of the store with this prefix, in a moment in which nobody has it open. */
@@ -215,7 +223,7 @@ static void a_threshold_is_told_when_it_is_reached(void **state)
 
         l->dry_run = THRESHOLDS[i].dry_run;
         f->demand.caller.anonymous = !THRESHOLDS[i].account;
-        reserve_times(f, THRESHOLDS[i].calls);
+        spend_times(f, THRESHOLDS[i].calls);
         const char *told = deliver_all(f);
         if (strcmp(told, THRESHOLDS[i].told) != 0)
             fail_msg("%s: \"%s\"", THRESHOLDS[i].what, told);
@@ -243,17 +251,131 @@ static void f14_one_alert_per_threshold_and_window(void **state)
 
     add_limit(f, "site", SUBJECT_EVERYONE, UNIT_TOKENS, "day", 10000);
     f->demand.weights.of[UNIT_TOKENS] = 7900;
-    (void)reserve(f);
+    spend(f);
     assert_string_equal(deliver_all(f), "site 50");
     f->demand.weights.of[UNIT_TOKENS] = 200;
-    for (int i = 0; i < 100; i++) { /* 81 %, and back to 79 % */
+    spend(f);
+    assert_string_equal(deliver_all(f), "site 80");
+    for (int i = 0; i < 100; i++) { /* 83 %, and back to 81 % */
         struct reservation r = reserve(f);
 
         settle(f, &r, SETTLE_NOTHING, 0, 0);
     }
-    assert_string_equal(deliver_all(f), "site 80");
+    assert_string_equal(deliver_all(f), "");
     reopen(f); /* what has been told is in the store */
-    (void)reserve(f);
+    spend(f);
+    assert_string_equal(deliver_all(f), "");
+}
+
+/* ---- what is under way ---- */
+
+static struct reservation reserve_of(struct fixture *f, uint64_t tokens)
+{
+    f->demand.weights.of[UNIT_TOKENS] = tokens;
+    return reserve(f);
+}
+
+/* It may use next to nothing of it, and the flag would hide the real crossing. */
+static void what_a_call_can_cost_at_most_is_no_use(void **state)
+{
+    struct fixture *f = with_thresholds(state, 80, 100);
+
+    add_limit(f, "spend", SUBJECT_EVERYONE, UNIT_TOKENS, "day", 10000);
+    struct reservation r = reserve_of(f, 6010);
+    assert_string_equal(deliver_all(f), "");
+    settle(f, &r, SETTLE_USAGE, 10, 0);
+    assert_string_equal(deliver_all(f), "");
+    r = reserve_of(f, 8500);
+    settle(f, &r, SETTLE_USAGE, 8000, 0);
+    assert_string_equal(deliver_all(f), "spend 100"); /* another like it would not fit */
+}
+
+/* Each row: other calls of 1000 tokens are open while one of 1000 ends. */
+static const struct {
+    const char *what;
+    uint64_t before; /* used and settled */
+    unsigned open;
+    uint64_t real;
+    const char *told;
+} UNDER_WAY[] = {
+    {"what is open does not count", 0, 8, 900, ""},
+    {"below it although with what is open it is above", 7000, 1, 900, ""},
+    {"reached without what is open", 7000, 1, 1000, "it 80"},
+    {"another like it would just fit beside what is open", 6500, 2, 500, ""},
+    {"and would not", 6500, 2, 501, "it 100"},
+    {"what came to nothing reaches nothing", 7999, 0, 0, ""},
+};
+
+static void a_threshold_is_judged_on_what_is_settled(void **state)
+{
+    for (size_t i = 0; i < sizeof UNDER_WAY / sizeof *UNDER_WAY; i++) {
+        set_up(state);
+        struct fixture *f = with_thresholds(state, 0, 0);
+        struct reservation r;
+
+        add_limit(f, "it", SUBJECT_EVERYONE, UNIT_TOKENS, "day", 10000);
+        if (UNDER_WAY[i].before > 0) {
+            r = reserve_of(f, UNDER_WAY[i].before);
+            settle(f, &r, SETTLE_UNKNOWN, 0, 0);
+        }
+        for (unsigned k = 0; k < UNDER_WAY[i].open; k++)
+            (void)reserve_of(f, 1000);
+        (void)with_thresholds(state, 80, 100);
+        r = reserve_of(f, 1000);
+        settle(f, &r, SETTLE_USAGE, UNDER_WAY[i].real, 0);
+        const char *told = deliver_all(f);
+        if (strcmp(told, UNDER_WAY[i].told) != 0)
+            fail_msg("%s: \"%s\"", UNDER_WAY[i].what, told);
+        tear_down(state);
+    }
+}
+
+/* Whose process has died stays charged in full: the next that ends finds it. */
+static void what_ends_without_a_settle_is_told_with_the_next(void **state)
+{
+    struct fixture *f = with_thresholds(state, 80, 0);
+
+    add_limit(f, "it", SUBJECT_EVERYONE, UNIT_TOKENS, "day", 10000);
+    (void)reserve_of(f, 8000);
+    struct reservation r = reserve_of(f, 100);
+    settle(f, &r, SETTLE_USAGE, 10, 0);
+    assert_string_equal(deliver_all(f), "");
+    pass(f->demand.hold_ms + 1);
+    r = reserve_of(f, 100);
+    settle(f, &r, SETTLE_NOTHING, 0, 0);
+    assert_string_equal(deliver_all(f), "it 80");
+}
+
+/* Its weight says nothing of what the anonymous could still ask. */
+static void a_call_of_an_account_does_not_spend_what_the_anonymous_have(void **state)
+{
+    struct fixture *f = with_thresholds(state, 100, 0);
+
+    add_limit(f, "it", SUBJECT_ANONYMOUS, UNIT_TOKENS, "day", 1000);
+    f->demand.caller.anonymous = false;
+    struct reservation r = reserve_of(f, 5000);
+    settle(f, &r, SETTLE_UNKNOWN, 0, 0);
+    assert_string_equal(deliver_all(f), "");
+    f->demand.caller.anonymous = true;
+    r = reserve_of(f, 501);
+    settle(f, &r, SETTLE_UNKNOWN, 0, 0);
+    assert_string_equal(deliver_all(f), "it 100");
+}
+
+/* The configuration may have changed since the call was admitted. */
+static void a_settle_goes_by_the_limits_last_seen(void **state)
+{
+    struct fixture *f = with_thresholds(state, 80, 0);
+    struct limit *l = add_limit(f, "it", SUBJECT_EVERYONE, UNIT_TOKENS, "day", 1000);
+    struct reservation first = reserve_of(f, 400), second;
+
+    l->max = 500;
+    second = reserve_of(f, 10);
+    settle(f, &first, SETTLE_UNKNOWN, 0, 0);
+    assert_string_equal(deliver_all(f), "it 80");
+    f->policy.n_limits = 0;
+    (void)reserve_of(f, 10);
+    settle(f, &second, SETTLE_UNKNOWN, 0, 0);
     assert_string_equal(deliver_all(f), "");
 }
 
@@ -263,19 +385,19 @@ static void each_window_is_told_of_anew(void **state)
 
     add_limit(f, "day", SUBJECT_EVERYONE, UNIT_CALLS, "day", 10);
     add_limit(f, "sliding", SUBJECT_EVERYONE, UNIT_CALLS, "1h", 5);
-    reserve_times(f, 4);
+    spend_times(f, 4);
     assert_string_equal(deliver_all(f), "sliding 80");
     pass(HOUR_MS - 1);
-    (void)reserve(f); /* the hour is full to the last moment of it */
+    spend(f); /* the hour is full to the last moment of it */
     assert_string_equal(deliver_all(f), "");
     pass(HOUR_MS);
-    reserve_times(f, 4);
+    spend_times(f, 4);
     assert_string_equal(deliver_all(f), "day 80, sliding 80");
     pass(DAY_MS);
-    reserve_times(f, 5);
+    spend_times(f, 5);
     assert_string_equal(deliver_all(f), "sliding 80");
     pass(2 * HOUR_MS);
-    reserve_times(f, 3);
+    spend_times(f, 3);
     assert_string_equal(deliver_all(f), "day 80");
 }
 
@@ -284,20 +406,20 @@ static void a_changed_limit_of_the_same_name_is_told_of_anew(void **state)
     struct fixture *f = with_thresholds(state, 50, 0);
     struct limit *l = add_limit(f, "site", SUBJECT_EVERYONE, UNIT_CALLS, "day", 4);
 
-    reserve_times(f, 2);
+    spend_times(f, 2);
     assert_string_equal(deliver_all(f), "site 50");
     l->max = 6;
-    (void)reserve(f);
+    spend(f);
     assert_string_equal(deliver_all(f), "site 50");
     l->unit = UNIT_TOKENS;
     l->max = 800;
-    (void)reserve(f);
+    spend(f);
     assert_string_equal(deliver_all(f), "site 50");
     assert_true(window_parse("month", &l->window));
     l->max = 200;
-    (void)reserve(f);
+    spend(f);
     assert_string_equal(deliver_all(f), "site 50");
-    (void)reserve(f);
+    spend(f);
     assert_string_equal(deliver_all(f), "");
 }
 
@@ -306,10 +428,10 @@ static void a_lower_threshold_that_is_new_says_nothing_new(void **state)
     struct fixture *f = with_thresholds(state, 80, 0);
 
     add_limit(f, "site", SUBJECT_EVERYONE, UNIT_CALLS, "day", 10);
-    reserve_times(f, 8);
+    spend_times(f, 8);
     assert_string_equal(deliver_all(f), "site 80");
     (void)with_thresholds(state, 50, 80);
-    (void)reserve(f);
+    spend(f);
     assert_string_equal(deliver_all(f), "");
 }
 
@@ -321,7 +443,7 @@ static void a_refusal_tells_and_writes_nothing(void **state)
 
     add_limit(f, "mine", SUBJECT_ADDRESS, UNIT_CALLS, "day", 1);
     add_limit(f, "site", SUBJECT_EVERYONE, UNIT_CALLS, "day", 4);
-    (void)reserve(f);
+    spend(f);
     for (int i = 0; i < 4; i++) {
         assert_int_equal(ledger_reserve(f->ledger, &f->policy, &f->demand, &a, &r), ERROR_NONE);
         assert_int_equal(a.decision, DECISION_REFUSED);
@@ -438,7 +560,7 @@ static struct fixture *with_one_alert(void **state)
     struct fixture *f = with_thresholds(state, 50, 0);
 
     add_limit(f, "site", SUBJECT_EVERYONE, UNIT_CALLS, "day", 2);
-    (void)reserve(f);
+    spend(f);
     return f;
 }
 
@@ -507,7 +629,7 @@ static void looking_for_one_writes_nothing(void **state)
     struct ledger_alert a;
 
     add_limit(f, "site", SUBJECT_EVERYONE, UNIT_CALLS, "day", 10);
-    (void)reserve(f);
+    spend(f);
     assert_int_equal(ledger_state(f->ledger, &f->policy, &before), ERROR_NONE);
     pass(5000);
     for (int i = 0; i < 10; i++)
@@ -576,7 +698,7 @@ static void it_is_found_again_after_a_reset_of_the_clock(void **state)
     assert_int_equal(count_flags(f), 0);
     assert_int_equal(take(f, &a), ERROR_NONE);
     done(f, &a, true, 0);
-    (void)reserve(f); /* the window is another one */
+    spend(f); /* the window is another one */
     assert_string_equal(deliver_all(f), "site 50");
 }
 
@@ -585,16 +707,16 @@ static void the_queue_and_the_flags_are_bounded(void **state)
     struct fixture *f = with_thresholds(state, 1, 0);
     struct limit *l = add_limit(f, "site", SUBJECT_EVERYONE, UNIT_CALLS, "day", 1000);
 
-    reserve_times(f, 10);
+    spend_times(f, 10);
     for (unsigned i = 0; i < 100; i++) { /* a configuration that names it anew each time */
         snprintf(l->name, sizeof l->name, "site-%u", i);
-        (void)reserve(f);
+        spend(f);
     }
     assert_int_equal(count_queue(f), 64);
     assert_int_equal(count_flags(f), 1);
     assert_int_equal(strncmp(deliver_all(f), "site 1, site-0 1, site-1 1", 26), 0);
     l->max = 500; /* and there is room again */
-    (void)reserve(f);
+    spend(f);
     assert_string_equal(deliver_all(f), "site-99 1");
 }
 
@@ -621,6 +743,7 @@ static _Noreturn void child(struct fixture *f, int write_fd)
     struct answer a;
     struct reservation r;
     struct ledger_alert alert;
+    const struct settlement unknown = {.kind = SETTLE_UNKNOWN};
     bool ok = ledger_open(&f->options, false, &f->ledger) == ERROR_NONE;
 
     for (unsigned i = 0; ok && i < EACH; i++) {
@@ -628,7 +751,7 @@ static _Noreturn void child(struct fixture *f, int write_fd)
 
         while ((e = ledger_reserve(f->ledger, &f->policy, &f->demand, &a, &r)) == ERROR_BUSY)
             continue;
-        ok = e == ERROR_NONE;
+        ok = e == ERROR_NONE && ledger_settle(f->ledger, &r, &unknown, true) == ERROR_NONE;
         while (ok && ledger_alert_take(f->ledger, &f->policy, LEASE_MS, &alert) == ERROR_NONE) {
             char line = (char)alert.percent;
 
@@ -677,6 +800,11 @@ int main(void)
         cmocka_unit_test(a_threshold_is_told_when_it_is_reached),
         T(a_limit_of_0_is_never_told),
         T(f14_one_alert_per_threshold_and_window),
+        T(what_a_call_can_cost_at_most_is_no_use),
+        cmocka_unit_test(a_threshold_is_judged_on_what_is_settled),
+        T(what_ends_without_a_settle_is_told_with_the_next),
+        T(a_call_of_an_account_does_not_spend_what_the_anonymous_have),
+        T(a_settle_goes_by_the_limits_last_seen),
         T(each_window_is_told_of_anew),
         T(a_changed_limit_of_the_same_name_is_told_of_anew),
         T(a_lower_threshold_that_is_new_says_nothing_new),
