@@ -3,7 +3,7 @@
  * the old callers' rows unreachable, so these go; what the shared subjects (everyone,
  * anonymous, bypass) have used in the windows that were open, or are open at the new time, is
  * carried into the new ones. Errs towards more: use is never forgotten for the site, at most
- * counted in a newer slot.
+ * counted in a newer slot; and what calls under way have reserved is carried in full, and stays.
  */
 #include <string.h>
 
@@ -98,6 +98,39 @@ static enum error clear_table(struct batch *b, enum table t)
     return rows_each(b->txn, &from, clear_row, &t);
 }
 
+/*
+ * What it was charged to is carried elsewhere. Its old rows may come round again, and a settle
+ * would take away there what others have charged since: it keeps its place and its day alone.
+ */
+static enum error forget_rows(void *arg, struct kv_cursor *c, const struct kv_slice *key,
+                              const struct kv_slice *value)
+{
+    struct batch *b = arg;
+    struct row_key copy;
+    struct record r;
+    struct hold h;
+    int64_t at;
+
+    (void)c;
+    if (!key_instant(TABLE_RESERVATION, key, &at))
+        return ERROR_NOT_FOUND;
+    if (key->n > sizeof copy.bytes || !record_hold_read(value, &h))
+        return ERROR_STORE_INVALID;
+    copy.n = (uint8_t)key->n;
+    memcpy(copy.bytes, key->data, key->n);
+    h.n_rows = 0;
+    record_hold(&h, &r);
+    return batch_put(b, &copy, &r); /* LMDB keeps the open cursor on the row */
+}
+
+static enum error free_holds(struct batch *b)
+{
+    struct row_key from;
+
+    key_table(TABLE_RESERVATION, &from);
+    return rows_each(b->txn, &from, forget_rows, b);
+}
+
 /* Fresh keys for every window of the store; replaces a file that does not match, too. */
 static enum error fresh_periods(struct batch *b, const struct op *op)
 {
@@ -149,7 +182,7 @@ enum error batch_clock_reset(struct batch *b, struct op *op)
     for (unsigned i = 0; i < n && e == ERROR_NONE; i++)
         e = collect(b, op, &c[i], old_ms, b->now.wall_ms);
     if (e != ERROR_NONE || (e = clear_table(b, TABLE_DAY)) != ERROR_NONE ||
-        (e = clear_table(b, TABLE_COUNTER)) != ERROR_NONE)
+        (e = clear_table(b, TABLE_COUNTER)) != ERROR_NONE || (e = free_holds(b)) != ERROR_NONE)
         return e;
     b->state.time.time_ms = b->now.wall_ms;
     b->state.time.hold_until_ms = 0;

@@ -381,6 +381,50 @@ static void clock_reset_carries_the_sites_use(void **state)
     assert_int_equal(ask(f, &a, NULL), DECISION_REFUSED);
 }
 
+/* Its old slots come round again, and others have charged them since. */
+static void what_is_open_at_a_reset_takes_nothing_away_after_it(void **state)
+{
+    static const enum settle_kind kinds[] = {SETTLE_NOTHING, SETTLE_USAGE, SETTLE_UNKNOWN};
+    struct fixture *f = *state;
+    struct reservation open[3];
+    struct limit_use use;
+    struct answer a;
+
+    add_limit(f, "site", SUBJECT_EVERYONE, UNIT_TOKENS, "120s", 8000);
+    add_limit(f, "at-once", SUBJECT_ADDRESS, UNIT_CONCURRENT, NULL, 3);
+    f->demand.hold_ms = 600000;
+    for (unsigned i = 0; i < 3; i++)
+        must(f, DECISION_ADMITTED, &open[i]);
+    for (unsigned i = 0; i < 60; i++) { /* over several pages of the store */
+        set_address(&f->demand, (uint8_t)(10 + i));
+        must(f, DECISION_ADMITTED, NULL);
+    }
+    set_address(&f->demand, 1);
+    fake_now.wall_ms -= 60000; /* the clock is set right */
+    pass(10);
+    assert_int_equal(ledger_clock_reset(f->ledger, &f->policy), ERROR_NONE);
+    assert_int_equal(ledger_limit_use(f->ledger, &f->policy, 0, &use), ERROR_NONE);
+    assert_int_equal(use.used, 6300);
+    assert_int_equal(use.reserved, 0);                    /* nothing of it comes back */
+    assert_int_equal(ask(f, &a, NULL), DECISION_REFUSED); /* their places are taken */
+    set_address(&f->demand, 2);
+    f->demand.hold_ms = 1000;
+    for (unsigned i = 0; i < 140; i++) { /* over all slots that they were charged to */
+        struct reservation r;
+
+        pass(1000);
+        must(f, DECISION_ADMITTED, &r);
+        settle(f, &r, SETTLE_USAGE, 5, 0);
+        uint64_t before = used(f, 0);
+        if (i % 40 == 39 && i / 40 < 3) {
+            settle(f, &open[i / 40], kinds[i / 40], 1, 0);
+            assert_int_equal(used(f, 0), before);
+        }
+    }
+    set_address(&f->demand, 1);
+    must(f, DECISION_ADMITTED, NULL);
+}
+
 /* Fault rows: what is done to a store that is closed, and what opening says. */
 static void do_delete(struct fixture *f)
 {
@@ -957,6 +1001,7 @@ int main(void)
         T(f44_a_clock_that_jumps_never_reopens_a_window),
         T(nothing_is_erased_for_a_day_after_a_step),
         T(clock_reset_carries_the_sites_use),
+        T(what_is_open_at_a_reset_takes_nothing_away_after_it),
         cmocka_unit_test(f42_what_opening_says),
         cmocka_unit_test(f42_what_a_running_process_says),
         T(a_rolled_back_copy_is_refused_until_adopted),
