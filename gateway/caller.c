@@ -1,7 +1,8 @@
 /*
- * The subjects of an exchange. Security: no subject, no service; secrets are compared as MACs, in
- * a time that does not depend on them. What no limit needs is not worked out, because a refusal
- * has to stay cheap.
+ * The subjects of an exchange. Security: no subject, no service; secrets are compared as MACs,
+ * in a time that does not depend on them. Every subject that a caller has is found, also where no
+ * limit names it: one may be added while the call is open. None costs more than a look, since a
+ * refusal has to stay cheap: hashes are the ledger's, and only where they are needed.
  */
 #include "gateway/caller.h"
 
@@ -14,6 +15,8 @@
 
 #define ACCOUNT_WHOLE_MAX 40 /* longer names are hashed: SUBJECT_ID_MAX is 47 */
 #define ACCOUNT_HASH      16
+#define ACCOUNT_PART      224 /* with a MAC before it four blocks of SHA-256 */
+#define BLANKS            " \t"
 
 #define COOKIE_HEADERS 8    /* browsers send one; of more nobody knows which is meant */
 #define HEADER_NAME    64   /* longest name of a variable looked for */
@@ -42,20 +45,59 @@ void caller_shared_id(const struct subject_id *address, struct subject_id *out)
     out->n = (uint8_t)(1 + address->n);
 }
 
-void caller_account_id(const struct ledger *l, const char *name, struct subject_id *out)
+/* The name without the blanks around it. */
+static const char *trim(const char *name, size_t *n)
 {
-    size_t n = strlen(name);
-    bool whole = n <= ACCOUNT_WHOLE_MAX;
+    name += strspn(name, BLANKS);
+    *n = strlen(name);
+    while (*n > 0 && strchr(BLANKS, name[*n - 1]) != NULL)
+        --*n;
+    return name;
+}
+
+static void fold(uint8_t *out, const char *in, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        out[i] = (uint8_t)(in[i] >= 'A' && in[i] <= 'Z' ? in[i] - 'A' + 'a' : in[i]);
+}
+
+/* Part by part, each with the hash of what stands before it: names have no bound of ours. */
+static void hash_account(const struct ledger *l, const char *name, size_t n,
+                         uint8_t out[MAC_SIZE])
+{
+    uint8_t text[MAC_SIZE + ACCOUNT_PART];
+
+    memset(out, 0, MAC_SIZE);
+    while (n > 0) {
+        size_t part = n < ACCOUNT_PART ? n : ACCOUNT_PART;
+
+        memcpy(text, out, MAC_SIZE);
+        fold(text + MAC_SIZE, name, part);
+        ledger_mac(l, "account", text, MAC_SIZE + part, out);
+        name += part;
+        n -= part;
+    }
+}
+
+bool caller_account_id(const struct ledger *l, const char *name, struct subject_id *out)
+{
+    size_t n;
     uint8_t mac[MAC_SIZE];
 
     memset(out, 0, sizeof *out);
-    out->bytes[0] = whole ? 0 : 1; /* no name equals the hash of another */
-    if (!whole) {
-        ledger_mac(l, "account", name, n, mac);
-        n = ACCOUNT_HASH;
+    name = trim(name, &n);
+    if (n == 0)
+        return false;
+    if (n <= ACCOUNT_WHOLE_MAX) {
+        fold(out->bytes + 1, name, n);
+        out->n = (uint8_t)(1 + n);
+        return true;
     }
-    memcpy(out->bytes + 1, whole ? (const void *)name : mac, n);
-    out->n = (uint8_t)(1 + n);
+    out->bytes[0] = 1; /* no name equals the hash of another */
+    hash_account(l, name, n, mac);
+    memcpy(out->bytes + 1, mac, ACCOUNT_HASH);
+    out->n = 1 + ACCOUNT_HASH;
+    return true;
 }
 
 static bool is_limited(const struct config *c, enum subject s)
@@ -67,14 +109,6 @@ static bool is_limited(const struct config *c, enum subject s)
 }
 
 /* ---- the address ---- */
-
-static bool is_trusted(const struct config *c, const struct address *peer)
-{
-    for (unsigned i = 0; i < c->n_trusted_proxies; i++)
-        if (prefix_has(&c->trusted_proxies[i], peer))
-            return true;
-    return false;
-}
 
 /*
  * A header that is there twice cannot be read: lighttpd gives X_Forwarded_For the name of
@@ -91,7 +125,7 @@ enum code caller_address(const struct exchange *x, const struct config *c, struc
 
     if (text == NULL || !address_parse(text, strlen(text), &peer))
         return CODE_NO_ADDRESS;
-    out->trusted = is_trusted(c, &peer);
+    out->trusted = prefix_any_has(c->trusted_proxies, c->n_trusted_proxies, &peer);
     out->proxied = !out->trusted && forwarded_is_private(&peer) &&
                    (exchange_param(x, "HTTP_X_FORWARDED_FOR") != NULL ||
                     exchange_param(x, "HTTP_FORWARDED") != NULL);
@@ -115,10 +149,7 @@ static const char *bearer_token(const char *text, size_t *n)
     at = text + sizeof(scheme) - 1;
     if (*at != ' ' && *at != '\t')
         return NULL;
-    at += strspn(at, " \t");
-    *n = strlen(at);
-    while (*n > 0 && strchr(" \t", at[*n - 1]) != NULL)
-        --*n;
+    at = trim(at, n);
     return *n > 0 ? at : NULL;
 }
 
@@ -207,35 +238,42 @@ static bool is_bypass(const struct exchange *x, const struct config *c, const st
 
 /* ---- the visitor ---- */
 
-static bool read_cookie(const struct exchange *x, const uint8_t key[MAC_SIZE], int64_t today,
+/* Looks for the name's beginning first: the name itself costs two MACs, and most callers of a
+ * site without visitors come with other cookies or with none. */
+static bool read_cookie(const struct exchange *x, const struct ledger *l, int64_t today,
                         struct cookie *out)
 {
     const char *headers[COOKIE_HEADERS], *value;
     unsigned n = exchange_param_count(x, "HTTP_COOKIE");
     char name[COOKIE_NAME_MAX];
+    uint8_t key[MAC_SIZE];
+    bool ours = false;
     size_t n_value;
 
-    if (n == 0 || n > COOKIE_HEADERS)
+    if (n > COOKIE_HEADERS)
         return false;
-    for (unsigned i = 0; i < n; i++)
+    for (unsigned i = 0; i < n; i++) {
         headers[i] = exchange_param_at(x, "HTTP_COOKIE", i);
+        ours = ours || strstr(headers[i], COOKIE_PREFIX) != NULL;
+    }
+    if (!ours)
+        return false;
+    ledger_mac(l, "cookie", "", 0, key);
     cookie_name(key, name);
-    return cookie_find(headers, n, name, &value, &n_value) == 1 &&
+    ours = cookie_find(headers, n, name, &value, &n_value) == 1 &&
            cookie_read(key, value, n_value, today, out);
+    mac_wipe(key, sizeof(key));
+    return ours;
 }
 
-static void find_visitor(const struct exchange *x, const struct ledger *l, int64_t today,
-                         struct asker *out)
+static void find_visitor(const struct exchange *x, const struct config *c,
+                         const struct ledger *l, int64_t today, struct asker *out)
 {
     struct subject_id *id = &out->caller.id[SUBJECT_VISITOR];
-    uint8_t key[MAC_SIZE];
 
-    if (exchange_param(x, "HTTP_COOKIE") != NULL) {
-        ledger_mac(l, "cookie", "", 0, key);
-        out->cookie_known = read_cookie(x, key, today, &out->cookie);
-        mac_wipe(key, sizeof(key));
-    }
-    out->cookie_due = !out->cookie_known || today - out->cookie.day >= COOKIE_RENEW;
+    out->cookie_known = read_cookie(x, l, today, &out->cookie);
+    out->cookie_due = is_limited(c, SUBJECT_VISITOR) &&
+                      (!out->cookie_known || today - out->cookie.day >= COOKIE_RENEW);
     if (!out->cookie_known) {
         caller_shared_id(&out->caller.id[SUBJECT_ADDRESS], id);
         return;
@@ -282,16 +320,11 @@ void caller_cookie(const struct exchange *x, const struct config *c, const struc
 
 /* ---- all of them ---- */
 
-static bool find_account(const struct exchange *x, const struct config *c,
-                         const struct ledger *l, struct caller *out)
+static bool find_account(const struct exchange *x, const struct ledger *l, struct caller *out)
 {
     const char *name = exchange_param_only(x, "REMOTE_USER");
 
-    if (name == NULL || name[0] == '\0')
-        return false;
-    if (is_limited(c, SUBJECT_ACCOUNT))
-        caller_account_id(l, name, &out->id[SUBJECT_ACCOUNT]);
-    return true;
+    return name != NULL && caller_account_id(l, name, &out->id[SUBJECT_ACCOUNT]);
 }
 
 enum code caller_of(const struct exchange *x, const struct config *c, const struct ledger *l,
@@ -308,7 +341,7 @@ enum code caller_of(const struct exchange *x, const struct config *c, const stru
         *out = a;
         return CODE_NONE;
     }
-    account = find_account(x, c, l, &a.caller);
+    account = find_account(x, l, &a.caller);
     code = find_key(x, l, &a.caller);
     if (code != CODE_NONE)
         return code;
@@ -316,8 +349,8 @@ enum code caller_of(const struct exchange *x, const struct config *c, const stru
         (c->require == REQUIRE_ACCOUNT && !account))
         return CODE_UNAUTHORIZED;
     a.caller.anonymous = !account && !a.caller.has_key;
-    if (a.caller.anonymous && is_limited(c, SUBJECT_VISITOR))
-        find_visitor(x, l, today, &a);
+    if (a.caller.anonymous)
+        find_visitor(x, c, l, today, &a);
     *out = a;
     return CODE_NONE;
 }

@@ -29,12 +29,10 @@ static int find_address(const struct favour *f, struct subject_id *id)
 
 static int find_account(const struct favour *f, struct subject_id *id)
 {
-    if (f->name[0] == '\0') {
-        cli_fail("an account has a name");
-        return CLI_USAGE;
-    }
-    caller_account_id(f->ledger, f->name, id);
-    return CLI_OK;
+    if (caller_account_id(f->ledger, f->name, id))
+        return CLI_OK;
+    cli_fail("an account has a name");
+    return CLI_USAGE;
 }
 
 struct search {

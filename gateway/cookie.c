@@ -53,7 +53,7 @@ void cookie_name(const uint8_t key[MAC_SIZE], char out[COOKIE_NAME_MAX])
     uint8_t mac[MAC_SIZE];
 
     mac_compute(key, "cookie name", NULL, 0, mac);
-    snprintf(out, COOKIE_NAME_MAX, "pennygate_%02x%02x%02x%02x", mac[0], mac[1], mac[2],
+    snprintf(out, COOKIE_NAME_MAX, COOKIE_PREFIX "%02x%02x%02x%02x", mac[0], mac[1], mac[2],
              mac[3]);
 }
 

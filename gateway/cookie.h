@@ -18,7 +18,8 @@
 #define COOKIE_DAYS     30 /* after these it is none any more: a visitor is not known for ever */
 #define COOKIE_RENEW    7  /* issued anew, with the same id, once it is so many days old */
 #define COOKIE_NAME_MAX 32
-#define COOKIE_TEXT_MAX 96 /* of a value */
+#define COOKIE_TEXT_MAX 96           /* of a value */
+#define COOKIE_PREFIX   "pennygate_" /* of every site's name */
 
 struct cookie {
     uint8_t id[COOKIE_ID];

@@ -104,10 +104,10 @@ bool prefix_has(const struct prefix *p, const struct address *a)
     return true;
 }
 
-static bool is_trusted(const struct address *a, const struct prefix *trusted, unsigned n)
+bool prefix_any_has(const struct prefix *p, unsigned n, const struct address *a)
 {
     for (unsigned i = 0; i < n; i++) {
-        if (prefix_has(&trusted[i], a))
+        if (prefix_has(&p[i], a))
             return true;
     }
     return false;
@@ -247,7 +247,7 @@ void forwarded_find(const struct address *peer, const char *value, enum forwarde
     bool more = true, cut;
 
     *out = *peer;
-    if (!value || !is_trusted(peer, trusted, n_trusted))
+    if (!value || !prefix_any_has(trusted, n_trusted, peer))
         return;
     left = last_bytes(value, &cut);
     for (unsigned hops = 0; more; hops++) {
@@ -256,7 +256,7 @@ void forwarded_find(const struct address *peer, const char *value, enum forwarde
         if (form == FORWARDED_RFC7239 ? !parse_rfc7239(element, &hop)
                                       : !address_parse(element.at, element.n, &hop))
             return;
-        if (!is_trusted(&hop, trusted, n_trusted))
+        if (!prefix_any_has(trusted, n_trusted, &hop))
             break;
     }
     *out = hop;
@@ -271,6 +271,6 @@ static const struct prefix private_prefixes[] = {
 
 bool forwarded_is_private(const struct address *a)
 {
-    return is_trusted(a, private_prefixes,
-                      sizeof private_prefixes / sizeof private_prefixes[0]);
+    return prefix_any_has(private_prefixes,
+                          sizeof private_prefixes / sizeof private_prefixes[0], a);
 }

@@ -23,6 +23,7 @@ struct prefix {
  * of N - 96 bits. False, and out untouched, for anything else. */
 bool prefix_parse(const char *text, struct prefix *out);
 bool prefix_has(const struct prefix *p, const struct address *a);
+bool prefix_any_has(const struct prefix *p, unsigned n, const struct address *a); /* one of n */
 
 enum forwarded_form { FORWARDED_LIST /* X-Forwarded-For: a, b, c */, FORWARDED_RFC7239 };
 

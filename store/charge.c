@@ -56,9 +56,12 @@ static enum error charge_rows(struct batch *b, const struct view *v, const struc
     return ERROR_NONE;
 }
 
-static void fill_hold(const struct batch *b, const struct op *op, const struct view *v,
-                      struct hold *h)
+/* Every subject holds a place: a limit that bounds them may be added meanwhile. */
+static void fill_hold(struct batch *b, struct op *op, const struct view *v, struct hold *h)
 {
+    const struct view_context c = batch_context(b);
+
+    view_hash_places(&c, &op->demand, v->present);
     memcpy(h->boot_id, b->now.boot_id, sizeof h->boot_id);
     h->day = op->reservation.day;
     h->reserved = op->demand.weights;

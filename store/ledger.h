@@ -117,7 +117,7 @@ struct caller {
 #define HASHES_KEPT 12
 struct hashes {
     unsigned n;
-    bool live_known;
+    uint32_t live_known; /* bit 1 << subject: live[subject] is */
     struct {
         uint32_t code;
         uint8_t subject;

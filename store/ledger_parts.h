@@ -163,6 +163,10 @@ enum error view_window(const struct view_context *c, struct window w,
 bool view_hash(const struct view_context *c, const struct period_entry *e, int64_t period,
                enum subject s, struct demand *d, uint8_t out[SUBJECT_HASH]);
 
+/* The hashes under which the subjects of the mask hold places, each computed once a request;
+ * shared subjects are not hashed. */
+void view_hash_places(const struct view_context *c, struct demand *d, uint32_t subjects);
+
 /*
  * Finds the key that was shown, and reads every counter that the limits that hold for the
  * demand need into c->view, where the policy's limits are borrowed. ERROR_PERIODS if the key of a

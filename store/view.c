@@ -42,16 +42,15 @@ static void subject_mac(const struct mac_key *key, enum subject s, const struct 
     memcpy(out, mac, SUBJECT_HASH);
 }
 
-/* Places are hashed under secret and boot id, so that midnight changes nothing. Shared subjects
- * are not hashed: theirs stay zero. */
-static void hash_live(const struct view_context *c, struct demand *d, uint32_t present)
+/* Under secret and boot id, so that midnight changes nothing. */
+void view_hash_places(const struct view_context *c, struct demand *d, uint32_t subjects)
 {
     struct hashes *h = &d->hashes;
 
-    for (unsigned s = 0; s < SUBJECTS && !h->live_known; s++)
-        if (present & 1U << s && !view_is_shared((enum subject)s))
+    for (unsigned s = 0; s < SUBJECTS; s++)
+        if (subjects & ~h->live_known & 1U << s && !view_is_shared((enum subject)s))
             subject_mac(&c->ledger->live_key, (enum subject)s, &d->caller.id[s], h->live[s]);
-    h->live_known = true;
+    h->live_known |= subjects;
 }
 
 bool view_hash(const struct view_context *c, const struct period_entry *e, int64_t period,
@@ -172,6 +171,19 @@ static enum error take_key(const struct view_context *c, const struct policy *p,
     return ERROR_NONE;
 }
 
+/* Each reservation holds a place of one of these, and of no more. */
+#define EVERY_STREAM (1U << SUBJECT_EVERYONE | 1U << SUBJECT_BYPASS)
+
+static uint32_t counts_live(const struct policy *p, const struct view *v)
+{
+    uint32_t wanted = 0;
+
+    for (unsigned i = 0; i < v->n_limits; i++)
+        if (v->limits[i].unit == UNIT_CONCURRENT)
+            wanted |= 1U << v->limits[i].subject;
+    return (wanted & v->present) | (p->site_streams > 0 ? EVERY_STREAM : 0);
+}
+
 enum error view_build(const struct view_context *c, const struct policy *p, struct demand *d)
 {
     struct view *out = c->view;
@@ -186,7 +198,7 @@ enum error view_build(const struct view_context *c, const struct policy *p, stru
     for (unsigned s = 0; s < SUBJECTS; s++)
         if (caller_has(&d->caller, (enum subject)s))
             out->present |= 1U << s;
-    hash_live(c, d, out->present);
+    view_hash_places(c, d, out->present & counts_live(p, out));
     for (unsigned i = 0; i < out->n_limits; i++) {
         const struct limit *l = &out->limits[i];
         struct counter *k = &out->counter[out->n];
@@ -261,19 +273,6 @@ static enum error count_live(void *arg, uint64_t id, const struct hold_places *p
         if (mine & 1U << s)
             n->of[s]++;
     return ERROR_NONE;
-}
-
-/* Each reservation holds a place of one of these, and of no more. */
-#define EVERY_STREAM (1U << SUBJECT_EVERYONE | 1U << SUBJECT_BYPASS)
-
-static uint32_t counts_live(const struct policy *p, const struct view *v)
-{
-    uint32_t wanted = 0;
-
-    for (unsigned i = 0; i < v->n_limits; i++)
-        if (v->limits[i].unit == UNIT_CONCURRENT)
-            wanted |= 1U << v->limits[i].subject;
-    return (wanted & v->present) | (p->site_streams > 0 ? EVERY_STREAM : 0);
 }
 
 static void answer_from_verdict(const struct view_context *c, struct answer *out)

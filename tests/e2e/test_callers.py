@@ -5,6 +5,7 @@ import re
 
 import pytest
 
+from direct import fastcgi
 from harness import limit
 
 DAY = 86400
@@ -211,6 +212,19 @@ def test_each_account_has_its_own(site, model):
     assert answer.code == "account_limit", "wherever she is"
     assert statuses(server, basic("bob", "b"), 1) == [200]
     assert statuses(server, [("Remote-User", "ann")], 3) == [200] * 3, "no client's header makes one"
+
+
+def test_an_account_has_one_quota_however_it_is_spelt(site, model):
+    """To LDAP ann and Ann are one, and REMOTE_USER is as its user has typed it."""
+    place = site(limits=only("account", 1), options={"require": "account"})
+    place.start("external")
+    spellings = ("ann", "Ann", "aNN", "ann ", " ANN")
+    assert [fastcgi(place, REMOTE_USER=name).status for name in spellings] == [200] + [429] * 4
+    place.settled()
+    place.run("forgive", "account", "ANN")
+    assert fastcgi(place, REMOTE_USER="Ann").status == 200
+    assert fastcgi(place, REMOTE_USER="anna").status == 200
+    assert fastcgi(place, REMOTE_USER=" ").status == 401
 
 
 def test_who_has_an_account_or_a_key_is_no_visitor(site, model):

@@ -1,6 +1,8 @@
 """F50 and F53: a configuration that changes under running processes holds for all of them at
 once; one that does not parse admits nothing; defaults do not vanish because a section was
 written."""
+import base64
+
 import pytest
 
 from harness import WIDE, limit, until
@@ -351,3 +353,25 @@ def test_f50_a_site_whose_only_ceiling_is_a_dry_run_admits_nothing(site, model):
     answer = place.start().chat()
     assert (answer.status, answer.code) == (503, "configuration")
     assert model.count == 0
+
+
+@pytest.mark.parametrize("per, headers", [("account", True), ("visitor", False), ("address", False)])
+def test_f53_a_limit_of_calls_at_once_counts_those_that_are_open(site, model, per, headers):
+    """Also if it is the first limit of that subject."""
+    place = site()
+    place.users = {"ann": "a"}
+    place.write()
+    server = place.start("external")
+    who = [("Authorization", "Basic " + base64.b64encode(b"ann:a").decode())] if headers else []
+    model.set(chunks=1000, gap_ms=20)
+    streams = [server.begin(stream=True, headers=who) for _ in range(3)]
+    for stream in streams:
+        stream.wait_for(b"data:")
+    place.limits["at-once"] = limit(per, "concurrent", None, 1)
+    place.write()
+    assert server.chat(headers=who).code == "concurrent_limit"
+    assert model.stats()["open"] == 3
+    for stream in streams:
+        stream.close()
+    model.set(chunks=2, gap_ms=0)
+    until(lambda: server.chat(headers=who).status == 200, 10, "a place")

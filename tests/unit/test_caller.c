@@ -19,9 +19,12 @@
 static uint8_t here[MAC_SIZE] = {1}, elsewhere[MAC_SIZE] = {2};
 #define HERE ((const struct ledger *)(const void *)here)
 
+static unsigned macs; /* how many were computed */
+
 void ledger_mac(const struct ledger *l, const char *label, const void *data, size_t n,
                 uint8_t out[MAC_SIZE])
 {
+    macs++;
     mac_compute((const uint8_t *)(const void *)l, label, data, n, out);
 }
 
@@ -204,6 +207,7 @@ static const struct {
     {"nothing", REQUIRE_NONE, {NULL}, CODE_NONE, true, false},
     {"an account", REQUIRE_NONE, {"REMOTE_USER=ann"}, CODE_NONE, false, false},
     {"an empty one is none: nginx", REQUIRE_NONE, {"REMOTE_USER="}, CODE_NONE, true, false},
+    {"one of blanks is none", REQUIRE_NONE, {"REMOTE_USER= \t "}, CODE_NONE, true, false},
     {"two are none",
      REQUIRE_NONE,
      {"REMOTE_USER=ann", "REMOTE_USER=bob"},
@@ -300,6 +304,7 @@ static const struct {
      false},
     {"and not there", REQUIRE_ACCOUNT, {NULL}, CODE_UNAUTHORIZED, false, false},
     {"and empty", REQUIRE_ACCOUNT, {"REMOTE_USER="}, CODE_UNAUTHORIZED, false, false},
+    {"and blank", REQUIRE_ACCOUNT, {"REMOTE_USER= "}, CODE_UNAUTHORIZED, false, false},
     {"a key is no account",
      REQUIRE_ACCOUNT,
      {"HTTP_AUTHORIZATION=Bearer " KEY},
@@ -350,8 +355,8 @@ static void a_keys_length_is_bounded(void **state)
     assert_int_equal(ask(&plain, shown, &a), CODE_UNAUTHORIZED);
 }
 
-/* Where no limit is per account there is nothing to work out. */
-static void an_account_is_a_subject_where_a_limit_is_per_account(void **state)
+/* Also where no limit is per account: one may be added while the call is open. */
+static void an_account_is_a_subject_of_every_call(void **state)
 {
     static const char *const ann[] = {"REMOTE_USER=ann", NULL}, *const bob[] = {
                                                                     "REMOTE_USER=bob", NULL};
@@ -359,14 +364,47 @@ static void an_account_is_a_subject_where_a_limit_is_per_account(void **state)
     struct asker a, b;
 
     (void)state;
+    macs = 0;
     assert_int_equal(ask(&plain, ann, &a), CODE_NONE);
-    assert_int_equal(a.caller.id[SUBJECT_ACCOUNT].n, 0);
-    assert_int_equal(ask(&c, ann, &a), CODE_NONE);
-    assert_int_equal(ask(&c, bob, &b), CODE_NONE);
+    assert_int_equal(macs, 0); /* and it costs a refusal nothing */
     assert_true(a.caller.id[SUBJECT_ACCOUNT].n > 0);
+    assert_int_equal(ask(&c, bob, &b), CODE_NONE);
     assert_false(same(&a, &b, SUBJECT_ACCOUNT));
     assert_int_equal(ask(&c, ann, &b), CODE_NONE);
     assert_true(same(&a, &b, SUBJECT_ACCOUNT));
+}
+
+/* To LDAP and many others these are one; who counts them apart gives each a budget. */
+static void an_account_has_one_quota_however_it_is_spelt(void **state)
+{
+    static const struct {
+        const char *why, *name;
+        bool same;
+    } rows_of[] = {
+        {"itself", "ann", true},
+        {"capitals", "ANN", true},
+        {"some of them", "aNn", true},
+        {"a blank behind", "ann ", true},
+        {"blanks around", " \tann\t ", true},
+        {"a blank within", "an n", false},
+        {"another name", "anna", false},
+        {"a sign that a wrong fold would take for a letter", "\x01nn", false},
+        {"letters beyond ASCII are as they are", "\xc3\x84nn", false},
+    };
+    static const char *const ann[] = {"REMOTE_USER=ann", NULL};
+    struct asker a, b;
+
+    (void)state;
+    assert_int_equal(ask(&plain, ann, &a), CODE_NONE);
+    for (size_t i = 0; i < N(rows_of); i++) {
+        char text[64];
+        const char *variables[] = {text, NULL};
+
+        snprintf(text, sizeof text, "REMOTE_USER=%s", rows_of[i].name);
+        assert_int_equal(ask(&plain, variables, &b), CODE_NONE);
+        if (same(&a, &b, SUBJECT_ACCOUNT) != rows_of[i].same)
+            fail_msg("%s", rows_of[i].why);
+    }
 }
 
 /* ---- bypass ---- */
@@ -525,7 +563,30 @@ static void a_cookie_is_due_where_there_is_none_or_an_old_one(void **state)
     assert_int_equal(a.cookie.id[0], 1);                /* and remains the same visitor's */
     assert_int_equal(ask(&plain, NULL, &a), CODE_NONE); /* no limit is per visitor */
     assert_false(a.cookie_due);
-    assert_int_equal(a.caller.id[SUBJECT_VISITOR].n, 0);
+    assert_int_equal(ask(&plain, shown, &a), CODE_NONE);
+    assert_false(a.cookie_due);
+}
+
+/* A limit may be added while the call is open. */
+static void a_visitor_is_one_also_where_no_limit_is_per_visitor(void **state)
+{
+    char text[256];
+    const char *shown[] = {cookie_of(here, 1, TODAY, text), NULL};
+    const char *others[] = {"HTTP_COOKIE=session=1; theme=dark", NULL};
+    const char *signed_in[] = {"REMOTE_USER=ann", text, NULL};
+    struct asker a, b;
+
+    (void)state;
+    assert_int_equal(ask(&visited, shown, &a), CODE_NONE);
+    assert_int_equal(ask(&plain, shown, &b), CODE_NONE);
+    assert_true(same(&a, &b, SUBJECT_VISITOR));
+    macs = 0;
+    assert_int_equal(ask(&plain, others, &b), CODE_NONE);
+    assert_int_equal(macs, 0); /* no cookie of ours is looked for */
+    assert_int_equal(ask(&visited, NULL, &a), CODE_NONE);
+    assert_true(b.caller.id[SUBJECT_VISITOR].n > 0 && same(&a, &b, SUBJECT_VISITOR));
+    assert_int_equal(ask(&plain, signed_in, &b), CODE_NONE);
+    assert_int_equal(b.caller.id[SUBJECT_VISITOR].n, 0); /* is no visitor */
 }
 
 static const struct {
@@ -613,7 +674,9 @@ int main(void)
         cmocka_unit_test(accounts_are_the_servers_and_keys_the_owners),
         cmocka_unit_test(a_key_is_looked_for_by_its_hash),
         cmocka_unit_test(a_keys_length_is_bounded),
-        cmocka_unit_test(an_account_is_a_subject_where_a_limit_is_per_account),
+        cmocka_unit_test(an_account_is_a_subject_of_every_call),
+        cmocka_unit_test(an_account_has_one_quota_however_it_is_spelt),
+        cmocka_unit_test(a_visitor_is_one_also_where_no_limit_is_per_visitor),
         cmocka_unit_test(only_the_secret_bypasses),
         cmocka_unit_test(the_owner_needs_neither_key_nor_account),
         cmocka_unit_test(f40_who_shows_no_cookie_shares_one_subject_with_the_address),

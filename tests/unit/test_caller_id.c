@@ -28,6 +28,33 @@ static void accounts_are_told_apart_by_the_whole_name(void **state)
     }
 }
 
+/* However long it is, and wherever its parts lie. */
+static void a_long_name_is_one_in_any_case(void **state)
+{
+    struct fixture *f = *state;
+    char name[2048], other[2048];
+    struct subject_id a, b;
+
+    for (size_t n = 1; n < sizeof name; n += 61) {
+        memset(name, 'a', n);
+        name[n] = '\0';
+        memset(other, 'A', n);
+        other[n] = '\0';
+        assert_true(caller_account_id(f->ledger, name, &a));
+        assert_true(caller_account_id(f->ledger, other, &b));
+        assert_memory_equal(&a, &b, sizeof a);
+        other[n / 2] = 'B';
+        assert_true(caller_account_id(f->ledger, other, &b));
+        assert_memory_not_equal(&a, &b, sizeof a);
+        other[n / 2] = 'A';
+        other[n - 1] = 'B';
+        assert_true(caller_account_id(f->ledger, other, &b));
+        assert_memory_not_equal(&a, &b, sizeof a);
+    }
+    assert_false(caller_account_id(f->ledger, "", &a));
+    assert_false(caller_account_id(f->ledger, " \t", &a));
+}
+
 static void an_address_is_its_family_and_the_part_that_counts(void **state)
 {
     static const struct {
@@ -55,6 +82,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(accounts_are_told_apart_by_the_whole_name, set_up,
                                         tear_down),
+        cmocka_unit_test_setup_teardown(a_long_name_is_one_in_any_case, set_up, tear_down),
         cmocka_unit_test(an_address_is_its_family_and_the_part_that_counts),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -80,6 +80,50 @@ static void writes_nothing(struct fixture *f, unsigned n, enum decision want)
     free(after);
 }
 
+/* A refusal costs no hash that no limit asks for; a reservation has the places of all, since a
+ * limit of concurrent may be added while the call is open. */
+static void places_are_hashed_where_a_limit_bounds_them(void **state)
+{
+    static const struct {
+        const char *why;
+        unsigned site_streams;
+        bool at_once;
+        uint32_t known;
+    } rows[] = {
+        {"no limit of concurrent", 0, false, 0},
+        {"streams of the whole site are not hashed", 8, false, 0},
+        {"one per account", 0, true, 1U << SUBJECT_ACCOUNT},
+    };
+    struct fixture *f = *state;
+    struct limit *l;
+    struct answer a;
+
+    add_limit(f, "site", SUBJECT_EVERYONE, UNIT_CALLS, "day", 3);
+    l = add_limit(f, "at-once", SUBJECT_ACCOUNT, UNIT_CONCURRENT, NULL, 3);
+    f->demand.caller.id[SUBJECT_ACCOUNT] = (struct subject_id){.n = 2, .bytes = {0, 'a'}};
+    f->demand.caller.anonymous = false;
+    for (size_t i = 0; i < N(rows); i++) {
+        f->policy.n_limits = 1 + rows[i].at_once;
+        f->policy.site_streams = rows[i].site_streams;
+        memset(&f->demand.hashes, 0, sizeof f->demand.hashes);
+        assert_int_equal(ledger_check(f->ledger, &f->policy, &f->demand, &a), ERROR_NONE);
+        assert_int_equal(a.decision, DECISION_ADMITTED);
+        uint32_t own = (1U << SUBJECT_ADDRESS | 1U << SUBJECT_ACCOUNT);
+        if ((f->demand.hashes.live_known & own) != rows[i].known)
+            fail_msg("%s", rows[i].why);
+    }
+    f->policy.n_limits = 1;
+    for (unsigned i = 0; i < 3; i++)
+        must(f, DECISION_ADMITTED, NULL);
+    f->limits[0].max = 100;
+    f->policy.n_limits = 2;
+    must_refuse(f, REFUSAL_CONCURRENT);
+    l->subject = SUBJECT_ADDRESS;
+    must_refuse(f, REFUSAL_CONCURRENT);
+    l->subject = SUBJECT_EVERYONE;
+    must_refuse(f, REFUSAL_CONCURRENT);
+}
+
 /* Keys */
 
 static void show_key(struct fixture *f, uint8_t which)
@@ -606,6 +650,7 @@ int main(void)
 {
 #define T(f) cmocka_unit_test_setup_teardown(f, set_up, tear_down)
     const struct CMUnitTest tests[] = {
+        T(places_are_hashed_where_a_limit_bounds_them),
         T(a_keys_own_limit_decides_instead_of_the_configured_one),
         T(a_keys_own_limit_is_shown),
         T(two_keys_of_one_address_are_two),
