@@ -313,19 +313,8 @@ static bool add_block(struct loading *l, const struct config_block *b)
 static bool windows_fit(struct loading *l)
 {
     struct window seen[LIMITS_MAX + 1] = {{.kind = WINDOW_DAY}};
-    unsigned n = 1;
+    unsigned n = rule_windows(l->config->limits, l->config->n_limits, seen, 1, LIMITS_MAX + 1);
 
-    for (unsigned i = 0; i < l->config->n_limits; i++) {
-        const struct limit *limit = &l->config->limits[i];
-        unsigned k = 0;
-
-        if (limit->unit == UNIT_CONCURRENT)
-            continue;
-        while (k < n && !window_equal(seen[k], limit->window))
-            k++;
-        if (k == n)
-            seen[n++] = limit->window;
-    }
     return n <= PERIOD_WINDOWS ||
            config_source_fail(l->source, 0,
                               "%u different windows, the day included; at most %d", n,

@@ -120,25 +120,13 @@ struct window_list {
     struct window of[WINDOWS_MAX];
 };
 
-static void list_windows(struct window_list *w, const struct limit *limits, unsigned n)
-{
-    for (unsigned i = 0; i < n && w->n < WINDOWS_MAX; i++) {
-        bool listed = limits[i].unit == UNIT_CONCURRENT;
-
-        for (unsigned k = 0; k < w->n && !listed; k++)
-            listed = window_equal(w->of[k], limits[i].window);
-        if (!listed)
-            w->of[w->n++] = limits[i].window;
-    }
-}
-
 static enum error list_own(void *arg, struct kv_cursor *c, const struct ledger_key *k)
 {
     struct window_list *w = arg;
 
     (void)c;
     if (w->order->id.n == sizeof k->id && memcmp(w->order->id.bytes, k->id, sizeof k->id) == 0)
-        list_windows(w, k->limits, k->n_limits);
+        w->n = rule_windows(k->limits, k->n_limits, w->of, w->n, WINDOWS_MAX);
     return ERROR_NONE;
 }
 
@@ -150,7 +138,7 @@ static enum error forgive(struct batch *b, struct op *op)
     enum error e = batch_erase(b, ENDED_MOST);
 
     o->rows = 0;
-    list_windows(&w, op->policy.limits, op->policy.n_limits);
+    w.n = rule_windows(op->policy.limits, op->policy.n_limits, w.of, 0, WINDOWS_MAX);
     if (e == ERROR_NONE && o->subject == SUBJECT_KEY)
         e = keys_each(b->txn, list_own, &w);
     for (unsigned i = 0; i < w.n && e == ERROR_NONE; i++)

@@ -55,30 +55,20 @@ enum error keys_each(struct kv_txn *t, key_visit *visit, void *arg)
 
 /* Issuing */
 
+#define WINDOWS_SEEN (PERIOD_WINDOWS + 1) /* one more than may be */
+
 /* What the keys that are there leave for another one. */
 struct census {
     const struct ledger_key *fresh;
     unsigned n;
     bool taken; /* the name */
-    unsigned n_codes;
-    uint32_t code[PERIOD_WINDOWS + 1]; /* distinct windows; one more than may be */
+    unsigned n_windows;
+    struct window window[WINDOWS_SEEN];
 };
-
-static void count_window(struct census *c, const struct limit *l)
-{
-    uint32_t code = window_code(l->window);
-    bool listed = l->unit == UNIT_CONCURRENT || c->n_codes > PERIOD_WINDOWS;
-
-    for (unsigned i = 0; i < c->n_codes && !listed; i++)
-        listed = c->code[i] == code;
-    if (!listed)
-        c->code[c->n_codes++] = code;
-}
 
 static void count_windows(struct census *c, const struct limit *limits, unsigned n)
 {
-    for (unsigned i = 0; i < n; i++)
-        count_window(c, &limits[i]);
+    c->n_windows = rule_windows(limits, n, c->window, c->n_windows, WINDOWS_SEEN);
 }
 
 static enum error count_key(void *arg, struct kv_cursor *cursor, const struct ledger_key *k)
@@ -95,10 +85,10 @@ static enum error count_key(void *arg, struct kv_cursor *cursor, const struct le
 /* A window too many would only be found out when the key is used, and then as a failure. */
 static enum error take_census(struct batch *b, struct op *op, const struct ledger_key *fresh)
 {
-    struct limit day = {.unit = UNIT_CALLS, .window = {WINDOW_DAY, 0}};
-    struct census c = {.fresh = fresh};
+    struct census c = {.fresh = fresh,
+                       .n_windows = 1, /* always there: the log names callers by it */
+                       .window = {{WINDOW_DAY, 0}}};
 
-    count_window(&c, &day); /* always there: the log names callers by it */
     count_windows(&c, op->policy.limits, op->policy.n_limits);
     count_windows(&c, fresh->limits, fresh->n_limits);
     enum error e = keys_each(b->txn, count_key, &c);
@@ -106,7 +96,7 @@ static enum error take_census(struct batch *b, struct op *op, const struct ledge
         op->error = ERROR_EXISTS;
     else if (c.n >= KEYS_MAX)
         op->error = ERROR_TOO_LARGE;
-    else if (c.n_codes > PERIOD_WINDOWS)
+    else if (c.n_windows > PERIOD_WINDOWS)
         op->error = ERROR_TOO_MANY_WINDOWS;
     return e;
 }

@@ -3,7 +3,8 @@
  * the old callers' rows unreachable, so these go; what the shared subjects (everyone,
  * anonymous, bypass) have used in the windows that were open, or are open at the new time, is
  * carried into the new ones. Errs towards more: use is never forgotten for the site, at most
- * counted in a newer slot; and what calls under way have reserved is carried in full, and stays.
+ * counted in a newer slot; and what calls under way have reserved is carried in full, and
+ * stays.
  */
 #include <string.h>
 
@@ -155,32 +156,19 @@ static enum error fresh_periods(struct batch *b, const struct op *op)
     return e == ERROR_NONE ? ledger_periods_refresh(l, true) : e;
 }
 
-/* The distinct windows of the policy's limits. */
-static unsigned windows_of(const struct policy *p, struct carried out[LIMITS_MAX])
-{
-    unsigned n = 0;
-
-    for (unsigned i = 0; i < p->n_limits; i++) {
-        bool listed = p->limits[i].unit == UNIT_CONCURRENT;
-
-        for (unsigned k = 0; k < n && !listed; k++)
-            listed = window_equal(out[k].window, p->limits[i].window);
-        if (!listed)
-            out[n++].window = p->limits[i].window;
-    }
-    return n;
-}
-
 enum error batch_clock_reset(struct batch *b, struct op *op)
 {
+    struct window windows[LIMITS_MAX];
     struct carried c[LIMITS_MAX];
+    unsigned n = rule_windows(op->policy.limits, op->policy.n_limits, windows, 0, LIMITS_MAX);
     int64_t old_ms = b->state.time.time_ms;
     enum error e = ERROR_NONE;
 
     memset(c, 0, sizeof c);
-    unsigned n = windows_of(&op->policy, c);
-    for (unsigned i = 0; i < n && e == ERROR_NONE; i++)
+    for (unsigned i = 0; i < n && e == ERROR_NONE; i++) {
+        c[i].window = windows[i];
         e = collect(b, op, &c[i], old_ms, b->now.wall_ms);
+    }
     if (e != ERROR_NONE || (e = clear_table(b, TABLE_DAY)) != ERROR_NONE ||
         (e = clear_table(b, TABLE_COUNTER)) != ERROR_NONE || (e = free_holds(b)) != ERROR_NONE)
         return e;

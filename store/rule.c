@@ -80,6 +80,29 @@ unsigned rule_limits(const struct limit *site, unsigned n, const struct limit *o
     return kept;
 }
 
+unsigned rule_windows(const struct limit *limits, unsigned n_limits, struct window *list,
+                      unsigned n, unsigned most)
+{
+    for (unsigned i = 0; i < n_limits && n < most; i++) {
+        bool listed = limits[i].unit == UNIT_CONCURRENT;
+
+        for (unsigned k = 0; k < n && !listed; k++)
+            listed = window_equal(list[k], limits[i].window);
+        if (!listed)
+            list[n++] = limits[i].window;
+    }
+    return n;
+}
+
+const struct counter *rule_counter(const struct counter *counters, unsigned n,
+                                   const struct limit *l)
+{
+    for (unsigned i = 0; i < n; i++)
+        if (counters[i].subject == l->subject && window_equal(counters[i].window, l->window))
+            return &counters[i];
+    return NULL;
+}
+
 static bool is_paced(const struct limit *l)
 {
     return l->pace && l->unit != UNIT_CONCURRENT && l->window.kind != WINDOW_SLIDING;
@@ -115,12 +138,9 @@ static bool enforces(const struct rule_input *in, unsigned i)
 
 static const struct counter *find_counter(const struct rule_input *in, const struct limit *l)
 {
-    for (unsigned i = 0; i < in->n_counters; i++) {
-        const struct counter *c = &in->counters[i];
-        if (c->subject == l->subject && window_equal(c->window, l->window))
-            return c->slots >= 1 && c->slots <= WINDOW_SLOTS_MAX ? c : NULL;
-    }
-    return NULL;
+    const struct counter *c = rule_counter(in->counters, in->n_counters, l);
+
+    return c && c->slots >= 1 && c->slots <= WINDOW_SLOTS_MAX ? c : NULL;
 }
 
 /* The most that may be used: below where sums saturate, so that a saturated one never fits. */

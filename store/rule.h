@@ -140,6 +140,17 @@ unsigned rule_limits(const struct limit *site, unsigned n, const struct limit *o
                      unsigned n_own, struct limit *out);
 
 /*
+ * Adds the windows of the limits that sum to the n different ones of list, as far as they are
+ * not in it, and at most until it has `most`. Returns how many it has then.
+ */
+unsigned rule_windows(const struct limit *limits, unsigned n_limits, struct window *list,
+                      unsigned n, unsigned most);
+
+/* The counter of the limit, or NULL. */
+const struct counter *rule_counter(const struct counter *counters, unsigned n,
+                                   const struct limit *l);
+
+/*
  * What of a paced max is released at the instant: what even use would have come to
  * 1/PACE_AHEAD of the window later, so that a day's crowd of the morning finds some, and all of
  * it towards the end. Rounded down; never decreases with time; 0 before begins_ms, max from

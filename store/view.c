@@ -134,15 +134,6 @@ static enum error read_counter(const struct view_context *c, const struct zone *
     return ERROR_NONE;
 }
 
-static bool counter_is_listed(const struct view *v, const struct limit *l)
-{
-    for (unsigned i = 0; i < v->n; i++)
-        if (v->counter[i].subject == l->subject &&
-            window_equal(v->counter[i].window, l->window))
-            return true;
-    return false;
-}
-
 /* Asked anew in each transaction: a key that was revoked since the check refuses. */
 static enum error take_key(const struct view_context *c, const struct policy *p,
                            struct demand *d)
@@ -204,7 +195,7 @@ enum error view_build(const struct view_context *c, const struct policy *p, stru
         struct counter *k = &out->counter[out->n];
 
         if (l->unit == UNIT_CONCURRENT || !(out->present & 1U << l->subject) ||
-            counter_is_listed(out, l))
+            rule_counter(out->counter, out->n, l))
             continue;
         k->subject = l->subject;
         k->window = l->window;
