@@ -21,7 +21,6 @@ struct sink {
 };
 
 void sink_init(struct sink *s, struct exchange *x);
-void sink_bytes(struct sink *s, const char *bytes, size_t n);
 void sink_text(struct sink *s, const char *text);
 /* At most SINK_PIECE bytes; the sink fails where it would be more. */
 #define SINK_PIECE 256 /* longest formatted piece: a policy item of 100 bytes */

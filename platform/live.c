@@ -88,23 +88,11 @@ void live_close(struct live *l)
 {
     if (l == NULL)
         return;
-    if (l->fd >= 0) {
-        /* a child that still has the description must not keep the places */
-        (void)set_lock(l->fd, F_UNLCK, 0, 0);
-        close(l->fd);
-    }
+    /* a child that still has the description must not keep the places */
+    (void)set_lock(l->fd, F_UNLCK, 0, 0);
+    close(l->fd);
     pthread_mutex_destroy(&l->lock);
     free(l);
-}
-
-void live_close_in_child(struct live *l)
-{
-    if (l == NULL || l->fd < 0)
-        return;
-    /* close alone: unlocking would unlock the parent's, and the mutex and the heap may be in
-     * the hands of a thread that does not exist here */
-    close(l->fd);
-    l->fd = -1;
 }
 
 static unsigned find_own(const struct live *l, uint64_t id)

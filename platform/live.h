@@ -2,8 +2,8 @@
  * Who is alive: a place is held by an open-file-description lock on the byte at offset `id`
  * of a file in the run directory, so that it is free as soon as its holder is gone, also by
  * SIGKILL. One description per process; a process cannot see its own locks, so it keeps a
- * table of its own ids. A forked child must call live_close_in_child first: it would keep its
- * parent's locks alive. Thread-safe.
+ * table of its own ids. A forked child shares the description, and keeps its parent's places
+ * until it ends or closes the descriptor. Thread-safe.
  */
 #ifndef PLATFORM_LIVE_H
 #define PLATFORM_LIVE_H
@@ -19,7 +19,6 @@ struct live;
  * the directory is not there, ERROR_UNSUPPORTED if its file system has no OFD locks. */
 enum error live_open(const char *path, struct live **out);
 void live_close(struct live *l);
-void live_close_in_child(struct live *l);
 
 /* Takes the place `id` (63 random bits; the top bit must be clear). ERROR_BUSY if taken,
  * ERROR_MEMORY if the own table (LIVE_OWN_MAX) is full. */

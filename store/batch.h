@@ -31,8 +31,6 @@ enum error batch_replace(struct batch *b, struct op *op);
 /* upkeep.c */
 enum error batch_history(struct batch *b, int64_t day, struct history_day **out);
 enum error batch_history_flush(struct batch *b);
-/* A reservation that ended without a settle stays charged: it goes into its day as unknown. */
-enum error batch_hold_expired(struct batch *b, const struct hold *h);
 enum error batch_new_boot(struct batch *b);
 enum error batch_fold(struct batch *b);
 enum error batch_erase(struct batch *b, unsigned most);
@@ -41,14 +39,14 @@ enum error batch_windows(struct batch *b, struct op *op);
 
 /*
  * alert.c. alert_queue: an event; nothing happens if alerts are off. Of a breaker that opens,
- * and of an API that refuses us, once a model and day each: callers who can make it fail must not
- * fill the owner's hook. Everything else each time: who calls knows what once is.
+ * and of an API that refuses us, once a model and day each: callers who can make it fail must
+ * not fill the owner's hook. Everything else each time: who calls knows what once is.
  */
 enum error alert_queue(struct batch *b, enum alert_kind kind, const char *name);
 /*
- * Looks at the watched limits' thresholds, once a call has been settled: on what is settled, since
- * most of what a call may use at worst comes back. What ends without a settle, because its process
- * has died, is looked at with the next settle.
+ * Looks at the watched limits' thresholds, once a call has been settled: on what is settled,
+ * since most of what a call may use at worst comes back. What ends without a settle, because
+ * its process has died, is looked at with the next settle.
  */
 enum error alert_thresholds(struct batch *b, const struct policy *p,
                             const struct hold *settled);

@@ -48,7 +48,8 @@ enum error batch_history(struct batch *b, int64_t day, struct history_day **out)
     return ERROR_NONE;
 }
 
-enum error batch_hold_expired(struct batch *b, const struct hold *h)
+/* Ended without a settle it stays charged: it goes into its day as unknown. */
+static enum error count_unknown(struct batch *b, const struct hold *h)
 {
     struct history_day *day;
     enum error e = batch_history(b, h->day, &day);
@@ -94,7 +95,7 @@ static enum error erase_row(struct batch *b, enum table t, struct kv_cursor *c,
         if (!record_hold_read(value, &h))
             return ERROR_STORE_INVALID;
         /* May put a history row: LMDB moves the open cursor along, but `value` is gone. */
-        e = batch_hold_expired(b, &h);
+        e = count_unknown(b, &h);
     }
     b->changed = true;
     return e == ERROR_NONE ? kv_cursor_delete(c) : e;
@@ -272,8 +273,9 @@ static enum error has_live_row(struct batch *b, uint32_t code, bool *out)
 }
 
 /*
- * Makes room for a new window when configurations of the past, or keys, have used up all places:
- * one that no limit of this request names and no live row uses. Rare, so it may look at every counter.
+ * Makes room for a new window when configurations of the past, or keys, have used up all
+ * places: one that no limit of this request names and no live row uses. Rare, so it may look at
+ * every counter.
  */
 static enum error drop_unused_window(struct batch *b, const struct view *v, struct periods *p)
 {

@@ -149,7 +149,6 @@ static void test_closing_another_description_frees_nothing(void **state)
     assert_false(live_is_held(two, 5));
     live_close(two);
     live_close(NULL);
-    live_close_in_child(NULL);
 }
 
 /* A forked child that lives on, as the one that walks the store, and what it does first. */
@@ -161,7 +160,7 @@ static pid_t start_child(struct live *l, bool closes, int *ready)
     pid_t child = fork();
     if (child == 0) {
         if (closes)
-            live_close_in_child(l);
+            close(live_fd(l));
         if (write(pipes[1], "x", 1) != 1)
             _exit(1);
         scratch_stay();
@@ -209,7 +208,7 @@ static void test_a_child_that_closed_does_not_outlive_its_parents_places(void **
             _exit(1);
         child = fork();
         if (child == 0) {
-            live_close_in_child(l);
+            close(live_fd(l));
             child = getpid();
             if (write(ready[1], &child, sizeof child) != sizeof child)
                 _exit(1);
@@ -224,17 +223,6 @@ static void test_a_child_that_closed_does_not_outlive_its_parents_places(void **
     close(ready[0]);
     close(ready[1]);
     live_close(other);
-}
-
-static void test_after_closing_in_a_child_all_is_in_doubt(void **state)
-{
-    struct live *l = open_live();
-
-    (void)state;
-    live_close_in_child(l);
-    assert_true(live_is_held(l, 3));
-    assert_int_equal(live_hold(l, 3), ERROR_SYSTEM);
-    live_close(l);
 }
 
 /* All of them want the same places: each is had by one. */
@@ -366,7 +354,6 @@ int main(void)
         IN_SCRATCH(test_closing_another_description_frees_nothing),
         IN_SCRATCH(test_a_child_neither_frees_nor_keeps_its_parents_places),
         IN_SCRATCH(test_a_child_that_closed_does_not_outlive_its_parents_places),
-        IN_SCRATCH(test_after_closing_in_a_child_all_is_in_doubt),
         IN_SCRATCH(test_F1_processes_that_race_for_places),
         IN_SCRATCH(test_threads),
         IN_SCRATCH(test_opening),
