@@ -45,8 +45,8 @@ struct admission_size {
 bool admission_begin(struct admission *a, const struct exchange *x, struct site *site,
                      const struct site_use *use, int64_t now_s, struct reply_error *no);
 
-/* Instead of all that follow, for what costs nothing: whether a key that was shown is one of the
- * site's. */
+/* Instead of all that follow, for what costs nothing: whether a key that was shown is one of
+ * the site's. */
 bool admission_known(struct admission *a, struct reply_error *no);
 
 /* Whether there is room for a call at all, whatever it holds: whoever is over a limit already

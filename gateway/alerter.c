@@ -20,11 +20,11 @@
 #include "platform/hourly.h"
 #include "platform/log.h"
 
-#define LOOK_MS         5000  /* what other processes have left, and what is to be retried */
-#define LEASE_MORE_MS   60000 /* beyond the post's own time: for the store before and after it */
+#define LOOK_MS         5000  /* what other processes have left, and what is due again */
+#define LEASE_MORE_MS   60000 /* beyond the post's own time: for the store around it */
 #define RETRY_FIRST_MS  30000
 #define RETRY_MAX_MS    (60LL * 60000)
-#define STACK_BYTES     262144 /* as the transfer thread's: TLS; and a configuration is parsed */
+#define STACK_BYTES     262144 /* as the transfer thread's: TLS; a configuration is parsed */
 #define MAINTAIN_ALERTS 5      /* cron calls again in a minute */
 #define MAINTAIN_MS     20000
 #define CRON_MS         60000
@@ -191,7 +191,8 @@ static bool take(struct alerter *a, const struct site_use *use, struct ledger_al
     return e == ERROR_NONE;
 }
 
-/* The ledger may be another one by now; that does not know the alert, or knows it as this one. */
+/* The ledger may be another one by now; that does not know the alert, or knows it as this
+ * one. */
 static void mark(struct alerter *a, const struct ledger_alert *alert, bool delivered)
 {
     struct site_use use;
@@ -231,17 +232,11 @@ static int64_t serve(struct alerter *a)
     return taken ? 0 : LOOK_MS;
 }
 
-static struct timespec as_timespec(int64_t monotonic_ms)
-{
-    return (struct timespec){.tv_sec = (time_t)(monotonic_ms / 1000),
-                             .tv_nsec = (long)(monotonic_ms % 1000) * 1000000};
-}
-
 /* False: it is to stop. */
 static bool rest(struct alerter *a, int64_t wait_ms)
 {
     int64_t until = clock_monotonic_ms() + wait_ms;
-    const struct timespec t = as_timespec(until);
+    const struct timespec t = clock_timespec(until);
     bool go_on;
 
     pthread_mutex_lock(&a->lock);
@@ -350,7 +345,7 @@ void alerter_note(struct alerter *a, const struct site_use *use, enum code code)
 static bool stop(struct alerter *a, int64_t bound_ms)
 {
     int64_t until = clock_monotonic_ms() + bound_ms;
-    const struct timespec t = as_timespec(until);
+    const struct timespec t = clock_timespec(until);
     const uint64_t one = 1;
     ssize_t wrote;
     bool ended;

@@ -369,6 +369,13 @@ static enum call_end visible_end(const struct call *c)
     return c->buffer.n > 0 ? CALL_RUNNING : c->end;
 }
 
+static struct timespec instant(int64_t wait_ms)
+{
+    int64_t wait = wait_ms < 0 ? 0 : wait_ms < WAIT_MAX_MS ? wait_ms : WAIT_MAX_MS;
+
+    return clock_timespec(clock_monotonic_ms() + wait);
+}
+
 /* Under the lock: waits for a change. False once the time has passed. */
 static bool wait_change(struct call *c, int64_t wait_ms, const struct timespec *until)
 {

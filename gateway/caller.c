@@ -1,8 +1,8 @@
 /*
  * The subjects of an exchange. Security: no subject, no service; secrets are compared as MACs,
- * in a time that does not depend on them. Every subject that a caller has is found, also where no
- * limit names it: one may be added while the call is open. None costs more than a look, since a
- * refusal has to stay cheap: hashes are the ledger's, and only where they are needed.
+ * in a time that does not depend on them. Every subject that a caller has is found, also where
+ * no limit names it: one may be added while the call is open. None costs more than a look,
+ * since a refusal has to stay cheap: hashes are the ledger's, and only where they are needed.
  */
 #include "gateway/caller.h"
 

@@ -49,10 +49,11 @@ void caller_cookie(const struct exchange *x, const struct config *c, const struc
 
 /*
  * What makes a caller one subject: for whoever counts and for whoever forgives. An address is
- * its family, so that no IPv4 address equals the start of an IPv6 one, and the part that counts
- * (platform/address.h); an account is its name, or a hash of a long one, without the blanks around
- * it and in small letters, since to many user databases ann and Ann are one: at worst two share a
- * quota. False, and out all zero: a name of blanks is none. A key's is ledger_key.id. All visitors of one address that show no cookie are the shared one of its id.
+ * its family, so that no IPv4 address equals the start of an IPv6 one, and the part that
+ * counts (platform/address.h); an account is its name, or a hash of a long one, without the
+ * blanks around it and in small letters, since to many user databases ann and Ann are one: at
+ * worst two share a quota. False, and out all zero: a name of blanks is none. A key's is
+ * ledger_key.id. All visitors of one address that show no cookie are the shared one of its id.
  */
 void caller_address_id(const struct address *a, struct subject_id *out);
 void caller_shared_id(const struct subject_id *address, struct subject_id *out);

@@ -76,17 +76,7 @@ void diagnosis_text(const struct config_model *m, const struct diagnosis *d,
                  d->status, coded ? " " : "", coded ? d->code : "", where_to_look(d));
 }
 
-/* FNV-1a. */
-static uint32_t hash_of(const char *text)
-{
-    uint32_t hash = 2166136261U;
-
-    for (; *text != '\0'; text++)
-        hash = (hash ^ (unsigned char)*text) * 16777619U;
-    return hash;
-}
-
-static void tell(enum log_level level, const char *text)
+void diagnosis_tell(const struct config_model *m, const struct diagnosis *d)
 {
     static struct log_once once[KINDS];
     uint32_t hash = hash_of(text);
@@ -97,18 +87,9 @@ static void tell(enum log_level level, const char *text)
 void diagnosis_tell(const struct config_model *m, const struct diagnosis *d)
 {
     char text[DIAGNOSIS_TEXT_MAX];
+    int key;
 
     diagnosis_text(m, d, text);
-    tell(LOG_LEVEL_ERROR, text);
-}
-
-void diagnosis_tell_empty(const struct config_model *m)
-{
-    char text[DIAGNOSIS_TEXT_MAX];
-
-    snprintf(text, sizeof(text),
-             "model %s: an answer was used up before its first word: raise max-output-tokens, "
-             "or set reasoning",
-             m->alias);
-    tell(LOG_LEVEL_WARNING, text);
+    key = log_key(text);
+    log_line_once(&once[key % KINDS], key, LOG_LEVEL_ERROR, "%s", text);
 }

@@ -9,7 +9,6 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "platform/clock.h"
 #include "platform/log.h"
@@ -318,8 +317,7 @@ void recorder_stop(struct recorder *r)
 static bool has_ended(struct recorder *r, int64_t bound_ms)
 {
     int64_t at = clock_monotonic_ms() + bound_ms;
-    struct timespec limit = {.tv_sec = (time_t)(at / 1000),
-                             .tv_nsec = (long)(at % 1000) * 1000000};
+    struct timespec limit = clock_timespec(at);
     bool ended;
 
     pthread_mutex_lock(&r->lock);

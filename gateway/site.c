@@ -57,16 +57,6 @@ static void tell_fault(void *arg, const char *line)
         snprintf(t->text, sizeof(t->text), "%s", line);
 }
 
-/* The same trouble is the same key, so that it is not told with every request. FNV-1a. */
-static int key_of(const char *text)
-{
-    uint32_t hash = 2166136261U;
-
-    for (; *text != '\0'; text++)
-        hash = (hash ^ (unsigned char)*text) * 16777619U;
-    return (int)(hash >> 1);
-}
-
 /* A secret that cannot be read is the owner's to mend, like a fault. Where the store itself has
  * gone it may have lain in it, and then opening the store says so. */
 static bool has_secret(const struct config *c, struct trouble *t)
@@ -93,7 +83,7 @@ static struct config *load(const struct site *s)
         config_faults(fresh, tell_fault, &t) == 0 && has_secret(fresh, &t))
         return fresh;
     config_drop(fresh);
-    log_line_once(&once, key_of(t.text), LOG_LEVEL_ERROR, "configuration: %s%s", t.text,
+    log_line_once(&once, log_key(t.text), LOG_LEVEL_ERROR, "configuration: %s%s", t.text,
                   t.n > 1 ? " (and more: see `pennygate check`)" : "");
     return NULL;
 }

@@ -99,3 +99,9 @@ int64_t clock_monotonic_ms(void)
     (void)read_ms(CLOCK_MONOTONIC, &ms);
     return ms;
 }
+
+struct timespec clock_timespec(int64_t ms)
+{
+    return (struct timespec){.tv_sec = (time_t)(ms / 1000),
+                             .tv_nsec = (long)(ms % 1000) * 1000000};
+}

@@ -6,6 +6,7 @@
 #define PLATFORM_CLOCK_H
 
 #include <stdint.h>
+#include <time.h>
 
 #include "platform/error.h"
 
@@ -26,5 +27,8 @@ enum error clock_read(struct clock_now *out);
 
 /* CLOCK_MONOTONIC in milliseconds, for timeouts inside one process only. */
 int64_t clock_monotonic_ms(void);
+
+/* For waits that end at an instant of it, not before 0. */
+struct timespec clock_timespec(int64_t ms);
 
 #endif

@@ -318,6 +318,16 @@ enum error file_create(const char *path, mode_t mode, const void *data, size_t n
     return write_whole(path, mode, data, n, publish_by_link);
 }
 
+char *file_join(const char *directory, const char *name)
+{
+    size_t n = strlen(directory) + strlen(name) + 2;
+    char *path = malloc(n);
+
+    if (path != NULL)
+        snprintf(path, n, "%s/%s", directory, name);
+    return path;
+}
+
 enum error file_id_fd(int fd, struct file_id *out)
 {
     struct stat st;

@@ -58,6 +58,9 @@ enum error file_create(const char *path, mode_t mode, const void *data, size_t n
  */
 enum error file_open(const char *path, bool create, int *fd);
 
+/* "DIRECTORY/NAME", malloc'd; NULL: no memory. */
+char *file_join(const char *directory, const char *name);
+
 /* The identity of an open descriptor, or of what stands at a path (links not followed). */
 enum error file_id_fd(int fd, struct file_id *out);
 enum error file_id_path(const char *path, struct file_id *out);

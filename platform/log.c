@@ -187,6 +187,16 @@ static bool is_due(struct log_once *state, int key, unsigned *suppressed)
     return due;
 }
 
+/* FNV-1a, without the sign. */
+int log_key(const char *text)
+{
+    uint32_t hash = 2166136261U;
+
+    for (; *text != '\0'; text++)
+        hash = (hash ^ (unsigned char)*text) * 16777619U;
+    return (int)(hash >> 1);
+}
+
 void log_line_once(struct log_once *state, int key, enum log_level level, const char *format,
                    ...)
 {

@@ -32,6 +32,7 @@ struct log_once {
     long long next_ms;
     unsigned suppressed;
 };
+int log_key(const char *text); /* for a text as `key`; not negative */
 void log_line_once(struct log_once *state, int key, enum log_level level, const char *format,
                    ...) __attribute__((format(printf, 4, 5)));
 

@@ -29,7 +29,8 @@ const char *alert_kind_name(enum alert_kind k)
 
 /* Flags */
 
-/* A limit's flag is moot once it is renamed, changed or gone. Not every operation knows them. */
+/* A limit's flag is moot once it is renamed, changed or gone. Not every operation knows them.
+ * */
 static bool is_configured(const struct policy *p, const struct alert_reason *r)
 {
     if (r->kind != ALERT_THRESHOLD || p->n_limits == 0)
@@ -321,8 +322,9 @@ static bool has_place(const struct hold *h, enum subject s)
 
 /*
  * Money and tokens hardly ever come to the max exactly: `spent`, where another call like this
- * one would not fit any more, is all of it. A call itself has happened as soon as it is admitted;
- * what it may use of the rest has not. Reservations are looked at where it matters only.
+ * one would not fit any more, is all of it. A call itself has happened as soon as it is
+ * admitted; what it may use of the rest has not. Reservations are looked at where it matters
+ * only.
  */
 static enum error look_at(struct batch *b, const struct policy *p, const struct limit *l,
                           const struct hold *h)

@@ -65,16 +65,6 @@ const struct transcript_key archive_first = {.time_ms = -1, .sequence = UINT32_M
 
 /* ---- making and freeing ---- */
 
-static char *join(const char *directory, const char *name)
-{
-    size_t n = strlen(directory) + strlen(name) + 2;
-    char *path = malloc(n);
-
-    if (path != NULL)
-        snprintf(path, n, "%s/%s", directory, name);
-    return path;
-}
-
 enum error archive_new(const struct archive_options *o, struct archive **out)
 {
     struct archive *a = calloc(1, sizeof *a);
@@ -85,10 +75,10 @@ enum error archive_new(const struct archive_options *o, struct archive **out)
     a->fd = -1;
     a->options = *o;
     a->options.store = NULL;
-    a->directory = join(o->store, DIRECTORY);
+    a->directory = file_join(o->store, DIRECTORY);
     ok = a->directory != NULL;
     for (size_t i = 0; i < PATHS && ok; i++)
-        ok = (a->path[i] = join(a->directory, names[i])) != NULL;
+        ok = (a->path[i] = file_join(a->directory, names[i])) != NULL;
     if (!ok) {
         archive_free(a);
         return ERROR_MEMORY;

@@ -2,7 +2,8 @@
 #include "store/kv_gate.h"
 
 #include <errno.h>
-#include <time.h>
+
+#include "platform/clock.h"
 
 enum error kv_gate_init(struct kv_gate *g)
 {
@@ -47,11 +48,7 @@ void kv_gate_leave(struct kv_gate *g)
 
 enum error kv_gate_alone(struct kv_gate *g, int64_t wait_ms)
 {
-    struct timespec end;
-    clock_gettime(CLOCK_MONOTONIC, &end);
-    int64_t ns = end.tv_nsec + wait_ms % 1000 * 1000000;
-    end.tv_sec += (time_t)(wait_ms / 1000 + ns / 1000000000);
-    end.tv_nsec = (long)(ns % 1000000000);
+    struct timespec end = clock_timespec(clock_monotonic_ms() + wait_ms);
 
     pthread_mutex_lock(&g->mutex);
     while (g->inside > 0) {

@@ -24,16 +24,6 @@
 
 #define PERIODS_TRIES 3 /* the file changes once a day or with the configuration */
 
-static char *join(const char *directory, const char *name)
-{
-    size_t n = strlen(directory) + strlen(name) + 2;
-    char *path = malloc(n);
-
-    if (path)
-        snprintf(path, n, "%s/%s", directory, name);
-    return path;
-}
-
 /* Making a store */
 
 static void schema_check(const uint8_t secret[SECRET_SIZE], const uint8_t uuid[16],
@@ -157,10 +147,10 @@ static enum error run_directory(const char *run, bool make)
 
 enum error ledger_create(const struct ledger_options *o, const char *zone)
 {
-    char *data = join(o->store, FILE_DATA), *lock = join(o->store, FILE_LOCK);
-    char *periods = join(o->store, FILE_PERIODS);
-    char *run = o->run ? strdup(o->run) : join(o->store, "run");
-    char *mark = run ? join(run, "mark") : NULL;
+    char *data = file_join(o->store, FILE_DATA), *lock = file_join(o->store, FILE_LOCK);
+    char *periods = file_join(o->store, FILE_PERIODS);
+    char *run = o->run ? strdup(o->run) : file_join(o->store, "run");
+    char *mark = run ? file_join(run, "mark") : NULL;
     enum error e = data && lock && periods && mark ? ERROR_NONE : ERROR_MEMORY;
 
     if (e == ERROR_NONE && (is_there(data) || is_there(lock) || is_there(periods)))
@@ -183,7 +173,7 @@ enum error ledger_create(const struct ledger_options *o, const char *zone)
 
 enum error ledger_look(const char *store)
 {
-    char *data = join(store, FILE_DATA);
+    char *data = file_join(store, FILE_DATA);
     struct stat st;
     enum error e = ERROR_MEMORY;
 
@@ -199,14 +189,14 @@ static enum error set_paths(struct ledger *l, const struct ledger_options *o)
 {
     l->options = *o;
     l->options.store = strdup(o->store);
-    l->run = o->run ? strdup(o->run) : join(o->store, "run");
+    l->run = o->run ? strdup(o->run) : file_join(o->store, "run");
     l->options.run = l->run;
     if (!l->options.store || !l->run)
         return ERROR_MEMORY;
-    l->path_periods = join(o->store, FILE_PERIODS);
-    l->path_mark = join(l->run, "mark");
-    l->path_live = join(l->run, "live");
-    l->path_board = join(l->run, "board");
+    l->path_periods = file_join(o->store, FILE_PERIODS);
+    l->path_mark = file_join(l->run, "mark");
+    l->path_live = file_join(l->run, "live");
+    l->path_board = file_join(l->run, "board");
     return l->path_periods && l->path_mark && l->path_live && l->path_board ? ERROR_NONE
                                                                             : ERROR_MEMORY;
 }
@@ -215,7 +205,7 @@ static enum error set_paths(struct ledger *l, const struct ledger_options *o)
  * looks. */
 static enum error walk_once(struct ledger *l, const struct clock_now *now)
 {
-    char *data = join(l->options.store, FILE_DATA), *note = join(l->run, "walked");
+    char *data = file_join(l->options.store, FILE_DATA), *note = file_join(l->run, "walked");
     struct file_id id;
     enum error e = data && note ? ERROR_NONE : ERROR_MEMORY;
 

@@ -169,12 +169,13 @@ void view_hash_places(const struct view_context *c, struct demand *d, uint32_t s
 
 /*
  * Finds the key that was shown, and reads every counter that the limits that hold for the
- * demand need into c->view, where the policy's limits are borrowed. ERROR_PERIODS if the key of a
- * window is missing or not the store's (the caller reads the file again and tries once more).
+ * demand need into c->view, where the policy's limits are borrowed. ERROR_PERIODS if the key of
+ * a window is missing or not the store's (the caller reads the file again and tries once more).
  */
 enum error view_build(const struct view_context *c, const struct policy *p, struct demand *d);
 
-/* The verdict over c->view (indices of limits are the view's), live reservations included, as an answer with real waits. */
+/* The verdict over c->view (indices of limits are the view's), live reservations included, as
+ * an answer with real waits. */
 enum error view_decide(const struct view_context *c, const struct policy *p,
                        const struct demand *d, struct answer *out);
 
@@ -210,7 +211,8 @@ enum error alert_count(struct kv_txn *t, unsigned *n);
 /* For how long the model's breaker refuses (0: it does not), and its failures in a row. */
 enum error breaker_wait(const struct view_context *c, const char *model, int64_t *wait_ms,
                         unsigned *failures);
-/* An admission becomes DECISION_BREAKER if the model's breaker refuses; no model, no breaker. */
+/* An admission becomes DECISION_BREAKER if the model's breaker refuses it; without a model
+ * there is none. */
 enum error breaker_decide(const struct view_context *c, const char *model, struct answer *out);
 
 /* Visits the issued keys; the cursor stands on the row (rows.h says what visit returns). */

@@ -614,7 +614,8 @@ void record_issued(const struct ledger_key *k, struct record *out)
     record_end(out, &p);
 }
 
-/* Of a limit only what a key may set is kept: it is always the key's own, and always refuses. */
+/* Of a limit only what a key may set is kept: it is always the key's own, and always refuses.
+ * */
 static bool get_limit(struct get *g, struct limit *l)
 {
     uint64_t unit = get_int(g, 1), code = get_int(g, 4);

@@ -1,6 +1,6 @@
 /*
- * How a shared subject's limit stands: what has been charged to the rows that count now, and how
- * much of it calls under way may still give back. For the owner's figures and for alerts.
+ * How a shared subject's limit stands: what has been charged to the rows that count now, and
+ * how much of it calls under way may still give back. For the owner's figures and for alerts.
  */
 #include <string.h>
 

@@ -8,7 +8,6 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "store/ledger_parts.h"
 
@@ -59,12 +58,6 @@ void op_free(struct op *op)
     pthread_cond_destroy(&op->finished);
     free(op->order);
     free(op);
-}
-
-static struct timespec until(int64_t monotonic_ms)
-{
-    return (struct timespec){.tv_sec = (time_t)(monotonic_ms / 1000),
-                             .tv_nsec = (long)(monotonic_ms % 1000) * 1000000};
 }
 
 /* Everything that waits, in order; called with the write lock of the store held. */
@@ -181,7 +174,7 @@ static bool wait_for_work(struct writer *w, bool *timed)
         if (!more || *timed || now >= at)
             break;
         w->asleep_until = now < nap && nap < at ? nap : at;
-        struct timespec t = until(w->asleep_until);
+        struct timespec t = clock_timespec(w->asleep_until);
         pthread_cond_timedwait(&w->wake, &w->lock, &t);
         w->asleep_until = 0;
     }
@@ -281,7 +274,7 @@ static void withdraw(struct writer *w, struct op *op)
 /* Waits with the lock held; what the writer has not taken by then is withdrawn. */
 static enum error await(struct writer *w, struct op *op)
 {
-    struct timespec limit = until(clock_monotonic_ms() + LEDGER_WAIT_MS);
+    struct timespec limit = clock_timespec(clock_monotonic_ms() + LEDGER_WAIT_MS);
 
     while (!op->done) {
         if (pthread_cond_timedwait(&op->finished, &w->lock, &limit) != ETIMEDOUT || op->done)
@@ -316,7 +309,7 @@ enum error writer_do(struct ledger *l, struct op *op)
 bool writer_stop(struct ledger *l, int64_t bound_ms)
 {
     struct writer *w = &l->writer;
-    struct timespec limit = until(clock_monotonic_ms() + bound_ms);
+    struct timespec limit = clock_timespec(clock_monotonic_ms() + bound_ms);
 
     pthread_mutex_lock(&w->lock);
     w->stopping = true;
