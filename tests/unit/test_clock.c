@@ -241,10 +241,27 @@ static void test_hostile_boot_ids(void **state)
     }
 }
 
+static void test_an_instant_as_timespec(void **state)
+{
+    static const struct {
+        int64_t ms, s;
+        long ns;
+    } rows[] = {{0, 0, 0}, {999, 0, 999000000}, {1000, 1, 0}, {3600001, 3600, 1000000}};
+
+    (void)state;
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        struct timespec t = clock_timespec(rows[i].ms);
+
+        assert_int_equal(t.tv_sec, rows[i].s);
+        assert_int_equal(t.tv_nsec, rows[i].ns);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup(test_hostile_boot_ids, reset), /* before any other read */
+        cmocka_unit_test(test_an_instant_as_timespec),
         cmocka_unit_test_setup(test_clocks_agree_with_the_kernel, reset),
         cmocka_unit_test_setup(test_boot_id_is_the_kernels, reset),
         cmocka_unit_test_setup(test_F44_before_the_build_date_is_no_time, reset),

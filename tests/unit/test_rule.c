@@ -778,9 +778,42 @@ static void test_settling_one_slot(void **state)
     }
 }
 
+static void test_windows_are_listed_once_and_up_to_a_bound(void **state)
+{
+    static const struct window month = {WINDOW_MONTH, 0};
+    struct limit l[] = {a_limit(SUBJECT_EVERYONE, UNIT_CALLS, hour, 1),
+                        a_limit(SUBJECT_ADDRESS, UNIT_COST, hour, 1),
+                        a_limit(SUBJECT_ADDRESS, UNIT_CONCURRENT, month, 1),
+                        a_limit(SUBJECT_ADDRESS, UNIT_CALLS, ten_seconds, 1),
+                        a_limit(SUBJECT_EVERYONE, UNIT_CALLS, month, 1)};
+    struct window list[4];
+
+    (void)state;
+    assert_int_equal(rule_windows(l, 3, list, 0, 4), 1);
+    assert_int_equal(rule_windows(l, N(l), list, 1, 4), 3); /* the first is in it already */
+    assert_true(window_equal(list[0], hour) && window_equal(list[1], ten_seconds) &&
+                window_equal(list[2], month));
+    assert_int_equal(rule_windows(l, N(l), list, 0, 2), 2);
+    assert_int_equal(rule_windows(l, 0, list, 2, 4), 2);
+}
+
+static void test_a_counter_is_of_a_subject_in_a_window(void **state)
+{
+    const struct counter c[] = {empty(SUBJECT_ADDRESS, hour), empty(SUBJECT_EVERYONE, hour)};
+    struct limit l = a_limit(SUBJECT_EVERYONE, UNIT_COST, hour, 1);
+
+    (void)state;
+    assert_ptr_equal(rule_counter(c, 2, &l), &c[1]);
+    assert_null(rule_counter(c, 1, &l));
+    l.window = (struct window){WINDOW_DAY, 0};
+    assert_null(rule_counter(c, 2, &l));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_windows_are_listed_once_and_up_to_a_bound),
+        cmocka_unit_test(test_a_counter_is_of_a_subject_in_a_window),
         cmocka_unit_test(test_both_sides_of_a_max),
         cmocka_unit_test(test_F7_nothing_that_weighs_nothing_passes_a_max_of_0),
         cmocka_unit_test(test_F2_exactly_20_of_200),
