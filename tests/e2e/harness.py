@@ -424,6 +424,8 @@ class Server:
         self.process = self.start_web(stream)
         until(lambda: self.ready() or self.process.poll() is not None, 10, "the web server's port")
         assert self.process.poll() is None, self.log()
+        # It listens before it can be told to stop: a SIGTERM then would leave pennygate behind.
+        Call(self.port, "GET", "/").answer()
 
     def is_external(self):
         """Whether pennygate runs by itself."""
