@@ -476,22 +476,26 @@ setenv.set-environment = ({environment})
 cgi.assign = ("pennygate" => "")
 cgi.limits = ("tcp-fin-propagate" => "SIGTERM")
 '''
-        spawn = ""
+        spawn, sockets = "", [self.site.socket]
         if self.mode == "spawned":
             program = " ".join([*self.prefix, str(self.site.program)])
             spawn = f'''
     "bin-path" => "{program}",
-    "max-procs" => {self.procs},
+    "max-procs" => 1,
     "bin-environment" => ({environment}),
     "bin-copy-environment" => ("PATH"),'''
-        path = self.site.socket if self.mode == "external" else self.directory / "fcgi.sock"
-        return common + f'''
-server.modules += ("mod_fastcgi")
-fastcgi.server = ("{MOUNT}" => ((
+            sockets = [self.directory / f"fcgi-{n}.sock" for n in range(self.procs)]
+        # Of several processes behind one socket's name lighttpd asks the first that is idle, so that
+        # one request after the other would all reach the same one.
+        hosts = "".join(f'''(
     "socket" => "{path}",{spawn}
     "check-local" => "disable",
     "tcp-fin-propagate" => "enable",
-)))
+),''' for path in sockets)
+        return common + f'''
+server.modules += ("mod_fastcgi")
+fastcgi.balance = "round-robin"
+fastcgi.server = ("{MOUNT}" => ({hosts}))
 '''
 
     def accounts(self):
