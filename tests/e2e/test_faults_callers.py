@@ -1,15 +1,18 @@
 """Counting and money for callers that are known by a cookie, an account or a key: one test for each
 kind of fault, as tests/e2e/test_faults_counting.py has them for addresses and the site. A caller
 asks from ever new addresses, so that nothing but what it is known by can refuse it."""
+import datetime
 import itertools
+import os
 import re
+import signal
 import threading
 
 import pytest
 
 from examples import account, cookie
 from harness import limit, until
-from test_midnight import MIDNIGHT, SECOND, clock  # noqa: F401: a fixture
+from test_midnight import MIDNIGHT, SECOND, UTC, clock  # noqa: F401: a fixture
 
 BARE = {"overhead-per-call": 0, "overhead-per-message": 0, "max-output-tokens": 40}
 ASK, WORST, REAL = "0123456789", 50, 17  # 10 bytes and 40 tokens; what the model reports
@@ -179,6 +182,24 @@ def test_f12_places_do_not_leak(known, model, per):
     until(lambda: callers.chat().status == 200, 5, "a free place")
 
 
+def test_f12_the_place_of_a_killed_process_is_free(known, model, per):
+    """And what it had reserved stays charged."""
+    model.set(chunks=400, gap_ms=20)
+    callers = known("concurrent", None, 1, fits=limit(per, "calls", "day", 3))
+    other = callers.place.start()
+    call = callers.begin()
+    call.wait_for(b'"content":"')
+    headers = [callers.headers[0]]
+    assert other.chat(ASK, headers=headers, source=next(sources)).code == "concurrent_limit"
+    for pid in callers.server.gateways():
+        os.kill(pid, signal.SIGKILL)
+    model.set(chunks=2, gap_ms=0)
+    until(lambda: other.chat(ASK, headers=headers, source=next(sources)).status == 200, 2, "the place")
+    call.close()
+    said = other.open("GET", "/status", b"", headers, source=next(sources)).answer().json
+    assert [one["remaining"] for one in said["limits"] if one["name"] == "fits"] == [1]
+
+
 def test_f15_parallel_settlements_come_to_the_exact_sum(known, model, per):
     """20 at once, each settled at 17; what is then left of the limit is what 20 x 17 leave."""
     model.set(first_ms=30, **USAGE)
@@ -188,6 +209,22 @@ def test_f15_parallel_settlements_come_to_the_exact_sum(known, model, per):
     model.set(first_ms=0, usage="none")
     fits = (20 * WORST - 20 * REAL) // WORST
     assert callers.statuses(fits + 1) == [200] * fits + [429]
+
+
+@pytest.mark.parametrize("form", ["seconds", "a date"])
+def test_f46_what_the_api_refuses_us_is_not_the_callers_doing(known, model, per, form):
+    """The call is given back, and the API's own wait is passed on however it is written."""
+    callers = known(maximum=1)
+    at = datetime.datetime.now(UTC) + 300 * SECOND
+    model.set(status=429, retry_after=300 if form == "seconds" else at.strftime("%a, %d %b %Y %H:%M:%S GMT"))
+    for code in ("upstream_refused", "upstream_paused"):
+        answer = callers.chat()
+        assert (answer.status, answer.code) == (503, code)
+        assert 270 <= int(answer.header("Retry-After")) <= 300
+        callers.place.settled()
+    model.reset()
+    callers.place.run("forgive", "model", "demo")
+    assert callers.statuses(2) == [200, 429]
 
 
 @pytest.mark.parametrize("unit, maximum", [("calls", 2), ("tokens", 2 * WORST), ("cost", "$0.00018")])
