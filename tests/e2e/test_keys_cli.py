@@ -6,6 +6,7 @@ import time
 
 import pytest
 
+from examples import account
 from harness import Site, limit, until
 
 TOKEN = re.compile(r"pg_[A-Za-z0-9]{32}")
@@ -243,6 +244,30 @@ def test_an_address_gets_back_what_is_shared_by_those_without_a_cookie(gate):
     server.site.settled()
     assert server.site.run("forgive", "address", "127.0.0.1") == "forgiven: address 127.0.0.1\n"
     assert [server.chat().status for _ in range(2)] == [200, 429]
+
+
+@pytest.mark.parametrize("per", ["account", "key"])
+def test_an_account_or_a_key_gets_its_calls_back_and_no_other(site, model, per):
+    """But for what a call under way has reserved, which its settle will correct."""
+    place = site(limits={"mine": limit(per, "calls", "day", 2)})
+    if per == "key":
+        tokens = [TOKEN.search(place.run("keys", "add", name))[0] for name in ("ann", "bob")]
+        headers = [[("Authorization", f"Bearer {token}")] for token in tokens]
+    else:
+        headers = [[account(place, name)] for name in ("ann", "bob")]
+    server = place.start()
+    assert [server.chat(headers=headers[1]).status for _ in range(3)] == [200, 200, 429]
+    assert server.chat(headers=headers[0]).status == 200
+    place.settled()
+    model.set(chunks=400, gap_ms=20)
+    call = server.begin(stream=True, headers=headers[0])
+    call.wait_for(b'"content":"')
+    model.set(chunks=2, gap_ms=0)
+    assert server.chat(headers=headers[0]).status == 429
+    assert place.run("forgive", per, "ann") == f"forgiven: {per} ann\n"
+    assert [server.chat(headers=headers[0]).status for _ in range(2)] == [200, 429]
+    assert server.chat(headers=headers[1]).status == 429
+    call.close()
 
 
 def test_the_site_gets_its_budget_back(gate):
