@@ -7,6 +7,7 @@ import pytest
 
 from direct import fastcgi
 from harness import limit
+from test_midnight import MIDNIGHT, SECOND, clock  # noqa: F401: a fixture
 
 DAY = 86400
 TRUSTED = {"trusted-proxies": ["127.0.0.1", "10.0.0.0/8"]}
@@ -60,6 +61,15 @@ def test_f37_what_cannot_be_read_is_the_peer(gate, headers):
     server = gate(limits=only("address", 2), options=TRUSTED)
     given = [[(name, value.format(n=n)) for name, value in headers] for n in (1, 2, 3)]
     assert [server.chat(headers=one).status for one in given] == [200, 200, 429]
+
+
+@pytest.mark.parametrize("name, form", [("X-Forwarded-For", "{}"), ("Forwarded", "for={}")])
+def test_f37_of_two_headers_of_one_name_the_later_is_the_proxys(gate, mode, name, form):
+    """lighttpd joins them in their order: what the caller sent stands left of what the proxy added."""
+    server = gate(mode, limits=only("address", 1), options={**TRUSTED, "proxy-header": name.lower()})
+    given = [[(name, form.format(f"198.51.100.{n}")), (name, form.format("192.0.2.1"))] for n in range(3)]
+    assert [server.chat(headers=one).status for one in given] == [200, 429, 429]
+    assert server.chat(headers=[(name, form.format("192.0.2.2"))]).status == 200
 
 
 def test_the_other_header_can_be_chosen(gate):
@@ -148,6 +158,16 @@ def test_f40_dropping_the_cookie_gains_nothing(gate):
     assert server.chat(source="127.0.0.9").status == 200
 
 
+def test_f40_nor_does_another_address_of_ones_own_network(gate):
+    """Who shows no cookie shares with the whole /64; who shows one is known by it anywhere."""
+    server = visitors(gate, maximum=2, options=TRUSTED)
+    first, second, third = (server.chat(headers=forwarded(f"2001:db8::{n}")) for n in (1, 2, 3))
+    assert (first.status, second.status, third.code) == (200, 200, "visitor_limit")
+    cookie, _ = cookie_of(first)
+    answers = [server.chat(headers=[*cookie, *forwarded(f"2001:db8:0:{n}::1")]) for n in (1, 2, 3)]
+    assert [answer.status for answer in answers] == [200, 200, 429]
+
+
 def test_f40_one_office_is_not_locked_out_by_one_of_it(gate):
     server = visitors(gate, maximum=2)
     ann, bob = (cookie_of(server.chat())[0] for _ in range(2))
@@ -171,6 +191,26 @@ def test_f41_cookies_that_do_not_count(gate, site, model):
     both = [("Cookie", good), ("Cookie", good)]
     assert server.chat(headers=both).code == "visitor_limit"
     assert server.chat(headers=[("Cookie", f"a=b; {good}; c=d")]).status == 200
+
+
+@pytest.mark.parametrize("days, counts, renewed", [
+    (6, True, False), (7, True, True), (30, True, True), (31, False, True), (400, False, True), (-2, False, True)])
+def test_f41_a_cookie_has_its_time(clock, model, days, counts, renewed):  # noqa: F811
+    """Renewed after a week with the same number. Too old it is none, nor is one that a clock made
+    which was ahead and has been put right since."""
+    begin = MIDNIGHT + 10 * DAY * SECOND + 3600 * SECOND
+    now = clock(begin, limits=only("visitor", 1))
+    cookie, _ = cookie_of(now.server.chat())
+    now.to(begin + days * DAY * SECOND)
+    assert now.server.chat(source="127.0.0.9").status == 200, "the share of all who show none, elsewhere"
+    answer = now.server.chat(headers=cookie, source="127.0.0.9")
+    assert answer.status == (200 if counts else 429)
+    fresh, _ = cookie_of(answer)
+    assert (fresh is not None) == (counts and renewed)
+    if fresh:
+        number = [one[0][1].split("=")[1].split(".")[1] for one in (cookie, fresh)]
+        assert number[0] == number[1]
+        assert now.server.chat(headers=fresh, source="127.0.0.9").code == "visitor_limit", "it is the same visitor"
 
 
 def test_f41_the_cookie_is_not_for_the_model(gate, model):
@@ -248,6 +288,8 @@ def test_anonymous_is_everybody_without_account_and_key(site, model):
     assert answers[2].code == "anonymous_limit"
     assert '"own"' not in str(answers[2].headers), "nobody learns how all others stand"
     assert statuses(server, basic("ann", "a"), 2) == [200, 200]
+    assert statuses(server, bearer(add_key(place, "tool")), 2) == [200, 200]
+    assert statuses(server, [("Authorization", "Bearer sk-any")], 1) == [429], "a token that is no key is nobody's"
 
 
 # ---- keys ----
