@@ -118,3 +118,27 @@ def test_the_status_is_the_owners(owned):
     assert server.chat(headers=HEADER).status == 200
     mine = server.open("GET", "/status", b"", HEADER).answer().json
     assert (mine["available"], mine["code"]) == (False, "bypass_limit")
+
+
+@pytest.mark.parametrize("method, path, status", [
+    ("POST", "/v1/embeddings", 404), ("POST", "/v1/chat/completions/", 404),
+    ("POST", "/v1/chat%2fcompletions%2f", 404), ("PUT", "/v1/chat/completions", 405), ("POST", "/status", 405)])
+def test_f10_the_secret_opens_no_side_route(owned, model, method, path, status):
+    server = owned()
+    for headers in (HEADER, BEARER):
+        answer = server.open(method, path, b"{}", [("Content-Type", "application/json"), *headers]).answer()
+        assert answer.status == status
+    assert model.stats()["started"] == 0
+    assert server.site.used("bypass") == 0
+
+
+def test_whoever_shows_it_is_nobody_else(owned, model):
+    """It takes nothing of the address, the cookie or the key beside it, and no cookie comes of it."""
+    server = owned(limits={
+        "visitor-day": limit("address", "calls", "day", 1), "site-day": limit("everyone", "calls", "day", 9),
+        "each": limit("visitor", "calls", "day", 1), "all": limit("anonymous", "calls", "day", 1)})
+    answers = [server.chat(headers=HEADER) for _ in range(3)]
+    assert [answer.status for answer in answers] == [200] * 3
+    assert all(answer.header("Set-Cookie") is None for answer in answers)
+    assert [server.site.used(name) for name in ("bypass", "all", "site-day")] == [3, 0, 0]
+    assert [server.chat().status for _ in range(2)] == [200, 429]
