@@ -1,7 +1,7 @@
 """F50 and F53: a configuration that changes under running processes holds for all of them at
 once; one that does not parse admits nothing; defaults do not vanish because a section was
 written."""
-import base64
+import re
 
 import pytest
 
@@ -287,6 +287,37 @@ def test_f53_changed_origins_hold_for_all_processes_at_once(site, model):
         place.write()
         assert [server.chat(headers=ORIGIN).status for _ in range(6)] == [status] * 6, allowed
     assert model.count == 6
+
+
+def test_f53_what_callers_must_show_holds_for_all_processes_at_once(site, model):
+    place = site()
+    server = place.start(procs=3)
+    key = re.search(r"pg_[\w-]+", place.run("keys", "add", "ann"))[0]
+    shown = [("Authorization", f"Bearer {key}")]
+    for require, nothing, with_key in (("none", 200, 200), ("key", 401, 200), ("account", 401, 401), (None, 200, 200)):
+        place.site["require"] = require
+        place.write()
+        assert [server.chat().status for _ in range(6)] == [nothing] * 6, require
+        assert [server.chat(headers=shown).status for _ in range(6)] == [with_key] * 6, require
+    place.run("keys", "revoke", "ann")
+    assert [server.chat(headers=shown).status for _ in range(6)] == [401] * 6
+
+
+def test_f53_whose_word_is_taken_holds_for_all_processes_at_once(site, model):
+    """A proxy that is no longer trusted cannot go on to choose an address."""
+    place = site(limits={"visitor-day": limit("address", "calls", "day", 1)}, options={"trusted-proxies": ["127.0.0.1"]})
+    server = place.start(procs=3)
+
+    def statuses(first):
+        return [server.chat(headers=[("X-Forwarded-For", f"192.0.2.{first + n}")]).status for n in range(6)]
+
+    assert statuses(1) == [200] * 6
+    place.site["trusted-proxies"] = ["10.0.0.1"]
+    place.write()
+    assert statuses(11) == [200] + [429] * 5, "all of them are the peer"
+    place.site["trusted-proxies"] = ["127.0.0.0/8"]
+    place.write()
+    assert statuses(21) == [200] * 6
 
 
 def test_f53_a_changed_bypass_secret_is_the_only_one_at_once(site, model):
