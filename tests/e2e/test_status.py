@@ -1,9 +1,11 @@
 """GET /status says what the next POST will hear, and nothing that no answer would say."""
 import concurrent.futures
+import re
 import threading
 
 import pytest
 
+from examples import account
 from harness import until, limit
 
 CALLS = limit("address", "calls", "day", 3)
@@ -96,6 +98,43 @@ def test_it_agrees_with_the_next_request_until_all_is_used(gate, model, name, op
     else:
         raise AssertionError("nothing was ever refused")
     assert agree(server)["available"] is False
+
+
+@pytest.mark.parametrize("who, unit, window, maximum", [
+    ("account", "calls", "day", 2), ("account", "tokens", "1h", 500), ("account", "cost", "month", "$0.0006"),
+    ("key", "calls", "1h", 2), ("key", "tokens", "day", 500), ("key", "cost", "day", "$0.0006"),
+    ("a key's own", "calls", "3h", 2), ("a key's own", "tokens", "day", 500),
+    ("bypass", "calls", "1h", 2), ("bypass", "tokens", "day", 500), ("bypass", "cost", "day", "$0.0006")])
+def test_it_agrees_for_callers_who_show_what_they_are(site, model, who, unit, window, maximum):
+    """Also by limits that only the store knows; and meanwhile it is available to others."""
+    model.set(prompt_tokens=81, completion_tokens=100)
+    place = site()
+    if who in ("account", "key"):
+        place.limits["more"] = limit(who, unit, window, maximum)
+        place.write()
+    if who == "account":
+        headers = [account(place, "ann")]
+    elif who == "bypass":
+        secret = place.directory / "bypass"
+        secret.write_text("the-owners-own-0123456789", encoding="ascii")
+        secret.chmod(0o600)
+        place.own(secret)
+        place.sections["bypass"] = {"secret-file": secret, "unit": unit, "window": window, "max": maximum}
+        place.write()
+        headers = [("X-Pennygate-Bypass", "the-owners-own-0123456789")]
+    else:
+        own = ["--limit", f"{unit}/{window}={maximum}"] if who == "a key's own" else []
+        headers = [("Authorization", "Bearer " + re.search(r"pg_[\w-]+", place.run("keys", "add", "ann", *own))[0])]
+    server = place.start()
+    for admitted in range(6):
+        said = agree(server, headers)
+        if not said["available"]:
+            break
+        place.settled()
+    assert 1 <= admitted == model.count <= 3
+    assert said["code"] == ("key" if "key" in who else who) + "_limit"
+    assert agree(server, headers)["available"] is False
+    assert agree(server)["available"] is True
 
 
 def test_nothing_leaks(gate):
