@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from harness import CHAT
+from harness import CHAT, until
 
 JSON = [("Content-Type", "application/json")]
 HELLO = json.dumps({"messages": [{"role": "user", "content": "hello"}]}).encode()
@@ -166,3 +166,43 @@ def test_denials_are_counted_apart(open_gate):
     assert ask(server, FOREIGN).status == 403
     assert ask(server, [("Authorization", "Bearer pg_unknown")]).status == 401
     assert server.site.day()["denied"] == 2
+
+
+def test_of_several_reasons_the_first_is_told(site, model):
+    """In the order of what it costs us to find out: each time the reason that was told is mended, and
+    the next one stands. Until all are, nobody has spent anything."""
+    place = site(options={"require": "key"}, server={"streams": 1}, request={"max-message-chars": 10},
+                 limits={"mine": {"per": "key", "unit": "calls", "window": "day", "max": 1}})
+    key, spent, other = (place.run("keys", "add", name).strip() for name in ("ann", "bob", "dan"))
+    server = place.start()
+    assert server.chat("x", headers=[("Authorization", f"Bearer {spent}")]).status == 200
+    model.set(chunks=400, gap_ms=20)
+    held = server.begin("x", stream=True, headers=[("Authorization", f"Bearer {other}")], parts=True)
+    held.wait_for(b'"content":"')
+    place.run("pause")
+    ask = {"path": "/v1/embeddings", "method": "PUT", "origin": "https://evil.example", "type": "text/plain",
+           "key": None, "body": b"{" + b" " * 70000, "also": None}
+
+    def code():
+        headers = [("Content-Type", ask["type"])]
+        headers += [("Origin", ask["origin"])] if ask["origin"] else []
+        headers += [("Authorization", f"Bearer {ask['key']}")] if ask["key"] else []
+        answer = server.open(ask["method"], ask["path"], ask["body"], headers).answer()
+        return None if answer.status == 200 else answer.code
+
+    for expected, mend in (
+            ("not_found", {"path": CHAT}), ("method_not_allowed", {"method": "POST"}),
+            ("forbidden_origin", {"origin": None}), ("unsupported_media_type", {"type": "application/json"}),
+            ("unauthorized", {"key": "pg_" + "a" * 32}), ("body_too_large", {"body": b"{"}),
+            ("unauthorized", {"key": spent}), ("paused", {"also": lambda: place.run("resume")}),
+            ("key_limit", {"key": key}), ("bad_json", {"body": b"{}"}),
+            ("bad_request", {"body": b'{"messages":[{"role":"user","content":"more than ten"}]}'}),
+            ("too_long", {"body": b'{"messages":[{"role":"user","content":"x"}]}'}),
+            ("busy", {"also": held.close})):
+        assert code() == expected
+        if mend.get("also"):
+            mend["also"]()
+        ask.update(mend)
+    model.set(chunks=2, gap_ms=0)
+    until(lambda: code() is None, 5, "the place")
+    assert model.stats()["started"] == 3
