@@ -206,6 +206,9 @@ def test_trouble_upstream_has_a_proper_status_before_the_first_byte(gate, model,
     assert (answer.status, answer.code) == (status, code)
     if status == 503:
         assert int(answer.header("Retry-After")) >= 1
+    day = server.site.settled()
+    assert model.stats()["started"] == day["admitted"] == 1, "F13: asked once, and accounted for once"
+    assert day["given_back"] == (1 if status == 503 else 0), "F4: what may have been billed stays charged"
 
 
 def admitted(server):
