@@ -253,6 +253,8 @@ def test_f37_a_trusted_proxy_is_believed(web, model, source):
     lambda n, real: forwarded(f"192.0.2.{n}", real),
     lambda n, real: [*forwarded(f"192.0.2.{n}", name="X_Forwarded_For"), *forwarded(real)],
     lambda n, real: [*forwarded(real), *forwarded(f"192.0.2.{n}", name="X_Forwarded_For")],
+    lambda n, real: [*forwarded(real), *forwarded(f"192.0.2.{n}", name="X-Forwarded_For")],
+    lambda n, real: [*forwarded(real), *forwarded(f"192.0.2.{n}", name="X_Forwarded-For")],
     lambda n, real: [*forwarded(f"192.0.2.{n}", name="Forwarded"), *forwarded(real)],
     lambda n, real: forwarded(f"192.0.2.{n}, {real}")])
 def test_f37_no_second_header_makes_a_fresh_caller(web, model, source, make):
