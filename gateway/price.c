@@ -97,7 +97,8 @@ bool usage_believable(const struct usage *u, uint64_t reserved_in, uint64_t rese
     if (!usage_whole(u) || u->cached_input > u->input ||
         u->cache_write > u->input - u->cached_input)
         return false;
-    return divide_up(u->input, PRICE_BELIEVED) <= reserved_in &&
+    /* No prompt has no tokens: who fills in a 0 has not counted. */
+    return u->input > 0 && divide_up(u->input, PRICE_BELIEVED) <= reserved_in &&
            divide_up(u->output, PRICE_BELIEVED) <= reserved_out;
 }
 

@@ -177,7 +177,7 @@ static void test_f29_believable(void **state)
         {"no usage", USAGE(false, 1, 0, 0, 1, false), false},
         {"the last report was nonsense", USAGE(true, 1, 0, 0, 1, true), false},
         {"nothing said of the input", {.known = true, .output = 1, .lacks_input = true}, false},
-        {"nothing used", USAGE(true, 0, 0, 0, 0, false), true},
+        {"no prompt has no tokens", USAGE(true, 0, 0, 0, 1, false), false},
         {"sixteen times the input", USAGE(true, 1600, 0, 0, 1, false), true},
         {"one token more", USAGE(true, 1601, 0, 0, 1, false), false},
         {"sixteen times the output", USAGE(true, 1, 0, 0, 160, false), true},
