@@ -320,6 +320,11 @@ static bool has_place(const struct hold *h, enum subject s)
     return false;
 }
 
+static bool is_spent(const struct limit *l, const struct hold *h, uint64_t settled)
+{
+    return has_place(h, l->subject) && amount_add(settled, h->reserved.of[l->unit]) > l->max;
+}
+
 /*
  * Money and tokens hardly ever come to the max exactly: `spent`, where another call like this
  * one would not fit any more, is all of it. A call itself has happened as soon as it is
@@ -333,16 +338,16 @@ static enum error look_at(struct batch *b, const struct policy *p, const struct 
     struct use u;
     bool near = false;
     enum error e = use_charged(&c, p, l, &u);
-    bool spent =
-        has_place(h, l->subject) && amount_add(u.charged, h->reserved.of[l->unit]) > l->max;
+    uint64_t settled = u.charged;
 
     for (unsigned i = 0; i < p->n_alert_at; i++)
-        near = near || is_reached(&u, u.charged, spent, p->alert_at[i]);
+        near = near || is_reached(&u, settled, is_spent(l, h, settled), p->alert_at[i]);
     if (e == ERROR_NONE && near && l->unit != UNIT_CALLS)
         e = use_reserved(&c, &u);
     if (e != ERROR_NONE || !near)
         return e;
-    return cross(b, p, &u, amount_subtract(u.charged, u.reserved), spent);
+    settled = amount_subtract(u.charged, u.reserved);
+    return cross(b, p, &u, settled, is_spent(l, h, settled));
 }
 
 enum error alert_thresholds(struct batch *b, const struct policy *p, const struct hold *settled)

@@ -45,8 +45,8 @@ enum error batch_windows(struct batch *b, struct op *op);
 enum error alert_queue(struct batch *b, enum alert_kind kind, const char *name);
 /*
  * Looks at the watched limits' thresholds, once a call has been settled: on what is settled,
- * since most of what a call may use at worst comes back. What ends without a settle, because
- * its process has died, is looked at with the next settle.
+ * since most of what a call may use at worst comes back; and once one has ended without a
+ * settle, because its process has died.
  */
 enum error alert_thresholds(struct batch *b, const struct policy *p,
                             const struct hold *settled);

@@ -313,8 +313,6 @@ static enum error write_replacement(struct batch *b, struct op *op)
 
     op->replacement.probe = false;
     fill_amounts(op, &op->replacement);
-    if (e == ERROR_NONE)
-        e = alert_thresholds(b, op, v);
     return e == ERROR_NONE ? batch_probe(b, &op->replacement) : e;
 }
 

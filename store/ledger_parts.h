@@ -188,6 +188,7 @@ enum error view_holds(const struct view_context *c, hold_visit *visit, void *arg
 struct use {
     const struct limit *limit;  /* borrowed */
     uint64_t charged, reserved; /* charged includes reserved */
+    uint64_t released;          /* of the max, now: all of it unless it is paced */
     int64_t frees_ms; /* store time: when some of it comes back; now: nothing is used */
     int64_t ends_ms;  /* store time: when what is charged now counts no more */
     unsigned n;

@@ -105,6 +105,7 @@ static enum error limit_use(void *arg, const struct view_context *c)
         e = use_reserved(c, &u);
     q->out.used = u.charged;
     q->out.reserved = u.reserved;
+    q->out.released = u.released;
     q->out.frees_ms = storetime_wait_ms(&c->state->time, c->now, u.frees_ms);
     return e;
 }

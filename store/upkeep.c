@@ -60,7 +60,7 @@ static enum error count_unknown(struct batch *b, const struct hold *h)
     day->tokens_in = amount_add(day->tokens_in, h->tokens_in);
     day->tokens_out = amount_add(day->tokens_out, h->tokens_out);
     day->cost_nano = amount_add(day->cost_nano, h->reserved.of[UNIT_COST]);
-    return ERROR_NONE;
+    return alert_thresholds(b, &b->policy, h);
 }
 
 /* Erasing */

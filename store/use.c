@@ -19,6 +19,7 @@ enum error use_charged(const struct view_context *c, const struct policy *p,
     memset(out, 0, sizeof *out);
     out->limit = l;
     out->frees_ms = t;
+    out->released = l->max;
     out->n = l->unit == UNIT_CONCURRENT ? 0 : window_slots(l->window, z, t, slot);
     for (unsigned i = 0; i < out->n; i++) {
         struct amounts a;
@@ -31,8 +32,10 @@ enum error use_charged(const struct view_context *c, const struct policy *p,
         out->charged = amount_add(out->charged, a.of[l->unit]);
         if (a.of[l->unit] > 0) /* newest first: the last one seen frees first */
             out->frees_ms = frees;
-        if (i == 0)
-            out->ends_ms = frees;
+        if (i > 0)
+            continue;
+        out->ends_ms = frees;
+        out->released = rule_released(l, window_begins_ms(l->window, z, t), frees, t);
     }
     return ERROR_NONE;
 }

@@ -301,8 +301,9 @@ static const struct {
     {"what is open does not count", 0, 8, 900, ""},
     {"below it although with what is open it is above", 7000, 1, 900, ""},
     {"reached without what is open", 7000, 1, 1000, "it 80"},
-    {"another like it would just fit beside what is open", 6500, 2, 500, ""},
-    {"and would not", 6500, 2, 501, "it 100"},
+    {"another like it would just fit", 8500, 0, 500, "it 80"},
+    {"and would not", 8500, 0, 501, "it 100"},
+    {"beside what is open it would not, but that may come back", 6500, 2, 501, ""},
     {"what came to nothing reaches nothing", 7999, 0, 0, ""},
 };
 
@@ -330,8 +331,8 @@ static void a_threshold_is_judged_on_what_is_settled(void **state)
     }
 }
 
-/* Whose process has died stays charged in full: the next that ends finds it. */
-static void what_ends_without_a_settle_is_told_with_the_next(void **state)
+/* Whose process has died stays charged in full, and nobody may be admitted who would find it. */
+static void what_ends_without_a_settle_is_told_by_timed_work(void **state)
 {
     struct fixture *f = with_thresholds(state, 80, 0);
 
@@ -341,8 +342,7 @@ static void what_ends_without_a_settle_is_told_with_the_next(void **state)
     settle(f, &r, SETTLE_USAGE, 10, 0);
     assert_string_equal(deliver_all(f), "");
     pass(f->demand.hold_ms + 1);
-    r = reserve_of(f, 100);
-    settle(f, &r, SETTLE_NOTHING, 0, 0);
+    assert_int_equal(ledger_maintain(f->ledger, &f->policy), ERROR_NONE);
     assert_string_equal(deliver_all(f), "it 80");
 }
 
@@ -516,6 +516,18 @@ static void f46_an_api_that_refuses_us_is_told_once_per_model_and_day(void **sta
     pass(DAY_MS);
     call(f, HEALTH_REFUSED);
     assert_string_equal(deliver_all(f), "upstream_refused other");
+}
+
+/* A 403 can be our key or one caller's prompt: the owner hears of it, and no more. */
+static void f46_what_may_be_our_key_is_told_at_once(void **state)
+{
+    struct fixture *f = with_thresholds(state, 80, 0);
+
+    call(f, HEALTH_DENIED);
+    assert_string_equal(deliver_all(f), "upstream_refused demo");
+    for (int i = 0; i < 5; i++) /* a filter's, perhaps: it is told once and keeps nobody out */
+        call(f, HEALTH_DENIED);
+    assert_string_equal(deliver_all(f), "");
 }
 
 /* Callers who know how to make the API fail must not fill the owner's hook. */
@@ -802,7 +814,7 @@ int main(void)
         T(f14_one_alert_per_threshold_and_window),
         T(what_a_call_can_cost_at_most_is_no_use),
         cmocka_unit_test(a_threshold_is_judged_on_what_is_settled),
-        T(what_ends_without_a_settle_is_told_with_the_next),
+        T(what_ends_without_a_settle_is_told_by_timed_work),
         T(a_call_of_an_account_does_not_spend_what_the_anonymous_have),
         T(a_settle_goes_by_the_limits_last_seen),
         T(each_window_is_told_of_anew),
@@ -811,6 +823,7 @@ int main(void)
         T(a_refusal_tells_and_writes_nothing),
         T(bound_exceeded_is_told_once_per_model_and_day),
         T(f46_an_api_that_refuses_us_is_told_once_per_model_and_day),
+        T(f46_what_may_be_our_key_is_told_at_once),
         T(a_breaker_is_told_of_once_per_model_and_day),
         T(nobody_else_gets_it_while_it_is_being_delivered),
         T(what_was_not_delivered_is_due_again_after_a_while),
