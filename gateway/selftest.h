@@ -10,7 +10,8 @@
  * In the body, because that is what no web server strips (some hide Authorization, some every
  * header they do not know, and a rewritten URL can lose its query), and what none of them logs. It
  * is bound to its probe and to a minute rather than to one use, which would have to be written
- * down: whoever overhears one learns how his own requests arrive, and holds one worker.
+ * down: whoever overhears one learns how his own requests arrive, and holds one worker, or as
+ * CGI a process for each, until the minute has passed.
  */
 #ifndef GATEWAY_SELFTEST_H
 #define GATEWAY_SELFTEST_H

@@ -10,6 +10,7 @@
 #include <string.h>
 #include <strings.h>
 
+#include "gateway/forwarded.h"
 #include "gateway/jsontext.h"
 #include "gateway/selftest.h"
 #include "platform/address.h"
@@ -282,7 +283,11 @@ static void mend(const struct through_facts *f, struct through_line *l, enum fix
 
 static void trust(const struct through_facts *f, struct through_line *l)
 {
-    add(l, OURS, "site { trusted-proxies = { '~' } }", 0, f->seen.peer);
+    struct prefix alone;
+
+    /* What is pasted into a configuration must be an address and nothing else. */
+    if (strchr(f->seen.peer, '/') == NULL && prefix_parse(f->seen.peer, &alone))
+        add(l, OURS, "site { trusted-proxies = { '~' } }", 0, f->seen.peer);
 }
 
 static void path(const struct through_facts *f, struct through_line *l)

@@ -26,6 +26,12 @@ static struct ledger *at(uint8_t site[MAC_SIZE])
     return (struct ledger *)(void *)site;
 }
 
+void ledger_figure(struct ledger *l, enum figure f)
+{
+    (void)l;
+    (void)f;
+}
+
 void ledger_mac(const struct ledger *l, const char *label, const void *data, size_t n,
                 uint8_t out[MAC_SIZE])
 {
