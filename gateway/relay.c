@@ -17,20 +17,17 @@
 #include "platform/mac.h"
 #include "store/transcript.h"
 
-#define HTTP_OK         200
-#define TYPE_PLAIN      "application/json"
-#define READ_SIZE       4096  /* on a worker's small stack */
-#define WAIT_MS         60000 /* the call has clocks of its own: this only bounds one wait */
-#define DRAIN_MS        200   /* for the last bytes after the end: the connection stays warm */
-#define ERROR_WAIT_MS   1000  /* for an error's body, which mostly comes with its header */
-#define ANSWER_FIRST    8192  /* room for a plain answer at first; it doubles */
-#define REFUSED_WAIT_MS 60000 /* told where the provider does not say how long */
-/* A key or a bill needs the owner; a longer wait helps nobody. */
-#define REFUSED_MAX_MS 3600000LL
-#define FIXED_HEADERS  3
-#define RECONNECT_MS   250 /* a server that is being started anew often has a listener by then */
-#define LOOK_MS        100            /* how often a wait looks whether we are stopping */
-#define TEXT_MAX       TRANSCRIPT_MAX /* kept of an answer's text: no more is written */
+#define HTTP_OK       200
+#define TYPE_PLAIN    "application/json"
+#define READ_SIZE     4096  /* on a worker's small stack */
+#define WAIT_MS       60000 /* the call has clocks of its own: this only bounds one wait */
+#define DRAIN_MS      200   /* for the last bytes after the end: the connection stays warm */
+#define ERROR_WAIT_MS 1000  /* for an error's body, which mostly comes with its header */
+#define ANSWER_FIRST  8192  /* room for a plain answer at first; it doubles */
+#define FIXED_HEADERS 3
+#define RECONNECT_MS  250 /* a server that is being started anew often has a listener by then */
+#define LOOK_MS       100 /* how often a wait looks whether we are stopping */
+#define TEXT_MAX      TRANSCRIPT_MAX /* kept of an answer's text: no more is written */
 
 struct relay {
     const struct relay_job *job;
@@ -46,6 +43,7 @@ struct relay {
     struct diagnosis why; /* for the owner, if the upstream is to blame */
     int64_t wait_ms;      /* for Retry-After */
     enum health blame;    /* what a failure says of the API */
+    bool hurried;         /* the first call has left it less than its model's total timeout */
     struct part answer;   /* a plain one */
     /* of a stream */
     bool started; /* the header has been sent: trouble is an event now */
@@ -94,20 +92,23 @@ static void fail_end(struct relay *r, enum call_end end)
     r->why.reason = call_reason(r->call);
     if (end == CALL_DONE && r->why.status == 0) /* libcurl takes such an answer for one */
         r->why.reason = "the answer ended within its header";
+    /* A slow reader can do that, a long answer, or the first of two calls. */
+    if ((r->spoken || r->hurried) && end == CALL_TIMEOUT && call_lasted(r->call))
+        r->blame = HEALTH_UNKNOWN;
     if (end == CALL_GONE)
         leave(r);
     else
         fail(r, codes[end], call_was_sent(r->call) ? SETTLE_UNKNOWN : SETTLE_NOTHING);
 }
 
-/* Its wait is the provider's if it says one; a key or a bill needs the owner first. */
-static int64_t refused_wait(const struct relay *r, int status)
+/* As long as the breaker, which opens now, will tell the others to wait (store/breaker.c). */
+static int64_t refused_wait(const struct relay *r)
 {
-    int64_t asked = call_retry_after(r->call) * 1000, pause = r->job->model->breaker_pause_ms;
+    int64_t asked = call_retry_after(r->call) * 1000, pause = r->model->breaker_pause_ms;
 
-    if (seconds >= 0)
-        return seconds < REFUSED_MAX_MS / 1000 ? seconds * 1000 : REFUSED_MAX_MS;
-    return trouble_of(status).passes ? REFUSED_WAIT_MS : REFUSED_MAX_MS;
+    if (asked > LEDGER_RETRY_MAX_MS)
+        asked = LEDGER_RETRY_MAX_MS;
+    return asked > pause ? asked : pause;
 }
 
 /* Reads what comes of the error's body in time, for the code in it and nothing else. */
@@ -145,7 +146,7 @@ static void fail_status(struct relay *r, int status)
 /* The provider reports an error inside a 200. */
 static void fail_part(struct relay *r, const struct part *p)
 {
-    r->wait_ms = p->refused ? REFUSED_WAIT_MS : 0;
+    r->wait_ms = p->refused ? refused_wait(r) : 0;
     r->blame = p->refused ? HEALTH_REFUSED : HEALTH_FAILED;
     memcpy(r->why.code, p->code, sizeof(p->code));
     fail(r, p->refused ? CODE_UPSTREAM_REFUSED : CODE_UPSTREAM_ERROR, SETTLE_UNKNOWN);
@@ -179,7 +180,7 @@ static void settle(struct relay *r)
     note_health(r);
     r->job->settle(r->job->arg, r->end);
     if (!failed(r) && r->finish == FINISH_LENGTH && !r->visible)
-        diagnosis_tell_empty(r->job->model);
+        diagnosis_tell_empty(r->model);
 }
 
 /* Not where the process is stopping or the caller has left: nothing is wrong then. */
@@ -232,6 +233,7 @@ static enum error start(struct relay *r, const char *url, size_t n_body)
 
     if (n < 0)
         return e;
+    r->hurried = r->end->calls > 1 && left_ms < m->total_timeout_ms;
     memcpy(all, fixed, sizeof(fixed));
     for (int i = 0; i < n; i++)
         all[FIXED_HEADERS + i] = own[i];
@@ -599,7 +601,7 @@ static void finish_stream(struct relay *r)
     const struct usage *u = &r->end->usage;
 
     r->end->gone = !begin(r) ||
-                   (r->job->request->include_usage && u->known && !u->doubtful &&
+                   (r->job->request->include_usage && usage_whole(u) &&
                     !sent(r, reply_stream_usage(r->reply, u))) ||
                    !sent(r, reply_stream_done(r->reply));
     if (!r->end->gone && !r->reply->x->single)

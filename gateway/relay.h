@@ -23,9 +23,11 @@
  *
  *   an answer, also one that the caller has begun to get and left      good
  *   401, 402, 429, or an error inside a 200 that speaks of these       it refuses us
- *   403                                                                it failed, for the owner
  *   404, 405, 5xx, unreachable, timeout, nonsense, cut, an error       it failed
- *   other 4xx: one caller's odd input must not close the site          nothing
+ *   403: our key, or a filter that a caller's text has met             the owner is told
+ *   other 4xx: no caller's input closes the site                       nothing
+ *   the total time ran out after text had come, or was less than the   nothing
+ *     model's own: a slow reader, a long answer, a first call did it
  *   the caller left before anything came; we are stopping              nothing
  */
 #ifndef GATEWAY_RELAY_H

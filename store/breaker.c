@@ -14,8 +14,7 @@
 #include "platform/log.h"
 #include "store/batch.h"
 
-#define PAUSES_MAX    16              /* it opens at most so many times as long as at first */
-#define RETRY_MAX_MS  (3600LL * 1000) /* an API that asks for more is tried after an hour */
+#define PAUSES_MAX    16 /* it opens at most so many times as long as at first */
 #define PAUSE_MAX_MS  (BREAKER_PAUSE_MAX_MS / PAUSES_MAX) /* a day; options allow less */
 #define PROBE_WAIT_MS 2000 /* nobody can know when the probe has its answer */
 
@@ -153,16 +152,20 @@ static enum error count_failure(struct batch *b, const struct op *op, struct bre
 {
     const struct settlement *s = &op->settlement;
 
-    enum error e = ERROR_NONE;
-
     k->failures += k->failures < UINT32_MAX;
-    if (s->health == HEALTH_DENIED)
-        e = alert_queue(b, ALERT_UPSTREAM_REFUSED, op->reservation.model);
-    if (e != ERROR_NONE)
-        return e;
     if (k->open_until_ms > 0 || s->health == HEALTH_REFUSED || k->failures >= s->breaker_after)
         return open_breaker(b, op, k);
     return put_breaker(b, op->reservation.model, k);
+}
+
+/* If it was the probe, the next one may try. */
+static enum error found_nothing_out(struct batch *b, const struct reservation *r,
+                                    struct breaker *k)
+{
+    if (k->open_until_ms == 0)
+        return ERROR_NONE;
+    k->probing_until_ms = 0;
+    return put_breaker(b, r->model, k);
 }
 
 enum error batch_health(struct batch *b, const struct op *op)
@@ -180,14 +183,13 @@ enum error batch_health(struct batch *b, const struct op *op)
             log_line(LOG_LEVEL_INFO, "event=breaker_closed model=%s", r->model);
         return remove_breaker(b, r->model);
     case HEALTH_FAILED:
-    case HEALTH_DENIED:
     case HEALTH_REFUSED:
         return count_failure(b, op, &k);
+    case HEALTH_DENIED:
+        e = alert_queue(b, ALERT_UPSTREAM_REFUSED, r->model);
+        return e == ERROR_NONE ? found_nothing_out(b, r, &k) : e;
     default:
-        if (k.open_until_ms == 0)
-            return ERROR_NONE;
-        k.probing_until_ms = 0; /* it has not found out: the next one may try */
-        return put_breaker(b, r->model, &k);
+        return found_nothing_out(b, r, &k);
     }
 }
 

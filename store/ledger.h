@@ -181,7 +181,7 @@ enum health {
     HEALTH_UNKNOWN, /* says nothing: the caller left, or the request itself was at fault */
     HEALTH_GOOD,    /* answered: the breaker closes */
     HEALTH_FAILED,  /* did not answer properly: open after so many in a row */
-    HEALTH_DENIED,  /* the same, and the owner is told at once: it may be our key */
+    HEALTH_DENIED,  /* our key, or what a filter stopped: the owner is told, no more */
     HEALTH_REFUSED  /* it refuses us (key, credit, rate): open at once */
 };
 struct settlement {
