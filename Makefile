@@ -130,7 +130,7 @@ run:
 	@$(MAKE) --no-print-directory all build/practice-model
 	@tests/demo/run.sh
 
-test test-all unit property e2e servers sanitize fuzz lint:
+test test-all unit property e2e servers sdk browser sanitize fuzz lint:
 	@tests/packages.sh build run test
 	@tests/run-all $@
 
