@@ -124,6 +124,7 @@ bool admission_known(struct admission *a, struct reply_error *no)
 static void choose(struct admission *a, const struct config_model *m)
 {
     a->model = m;
+    a->demand.unpriced = !m->price.known;
     snprintf(a->demand.model, sizeof(a->demand.model), "%s", m->alias);
 }
 

@@ -74,11 +74,8 @@ void call_destroy(struct call *c)
 static struct timespec instant(int64_t wait_ms)
 {
     int64_t wait = wait_ms < 0 ? 0 : wait_ms < WAIT_MAX_MS ? wait_ms : WAIT_MAX_MS;
-    int64_t at_ms = clock_monotonic_ms() + wait;
-    struct timespec t = {.tv_sec = (time_t)(at_ms / 1000),
-                         .tv_nsec = (long)(at_ms % 1000) * 1000000};
 
-    return t;
+    return clock_timespec(clock_monotonic_ms() + wait);
 }
 
 bool call_queue_init(struct call_queue *q)
@@ -367,13 +364,6 @@ int64_t call_deadline(const struct call *c, const char **reason)
 static enum call_end visible_end(const struct call *c)
 {
     return c->buffer.n > 0 ? CALL_RUNNING : c->end;
-}
-
-static struct timespec instant(int64_t wait_ms)
-{
-    int64_t wait = wait_ms < 0 ? 0 : wait_ms < WAIT_MAX_MS ? wait_ms : WAIT_MAX_MS;
-
-    return clock_timespec(clock_monotonic_ms() + wait);
 }
 
 /* Under the lock: waits for a change. False once the time has passed. */

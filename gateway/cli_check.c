@@ -312,12 +312,14 @@ static enum error show_state(const struct config *c, struct ledger *l)
            s.open_streams, s.open_streams == 1 ? "" : "s", s.paused ? ", paused" : "");
     if (s.usage.used_bytes - s.usage.free_bytes > s.usage.map_bytes / 4 * 3)
         cli_wrap("note", "the store is more than three quarters full: raise store-size");
+    if (s.paused)
+        cli_wrap("note", "the site is paused: nobody is admitted until pennygate resume");
     if (s.store_ms > s.clock_ms + 1000)
         printf("%*sits time is %s ahead of the clock (see pennygate clock)\n", INDENT, "",
                config_value_duration((uint64_t)(s.store_ms - s.clock_ms) / 1000 * 1000, text));
     if (s.alerts > 0)
-        wrapped("note", "%u alert%s to be delivered: if that stays so, the log says why",
-                s.alerts, s.alerts == 1 ? " waits" : "s wait");
+        cli_wrap("note", "%u alert%s to be delivered: if that stays so, the log says why",
+                 s.alerts, s.alerts == 1 ? " waits" : "s wait");
     show_learnt(c, l);
     show_keys(c, l);
     show_proxied(c, &p, l, s.today);

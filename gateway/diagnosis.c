@@ -76,20 +76,29 @@ void diagnosis_text(const struct config_model *m, const struct diagnosis *d,
                  d->status, coded ? " " : "", coded ? d->code : "", where_to_look(d));
 }
 
-void diagnosis_tell(const struct config_model *m, const struct diagnosis *d)
+static void tell(enum log_level level, const char *text)
 {
     static struct log_once once[KINDS];
-    uint32_t hash = hash_of(text);
+    int key = log_key(text);
 
-    log_line_once(&once[hash % KINDS], (int)(hash >> 1), level, "%s", text);
+    log_line_once(&once[key % KINDS], key, level, "%s", text);
 }
 
 void diagnosis_tell(const struct config_model *m, const struct diagnosis *d)
 {
     char text[DIAGNOSIS_TEXT_MAX];
-    int key;
 
     diagnosis_text(m, d, text);
-    key = log_key(text);
-    log_line_once(&once[key % KINDS], key, LOG_LEVEL_ERROR, "%s", text);
+    tell(LOG_LEVEL_ERROR, text);
+}
+
+void diagnosis_tell_empty(const struct config_model *m)
+{
+    char text[DIAGNOSIS_TEXT_MAX];
+
+    snprintf(text, sizeof(text),
+             "model %s: an answer was used up before its first word: raise max-output-tokens, "
+             "or set reasoning",
+             m->alias);
+    tell(LOG_LEVEL_WARNING, text);
 }

@@ -191,6 +191,13 @@ static enum code list_models(struct service *s, const struct site_use *use, stru
     return CODE_NONE;
 }
 
+static int64_t wait_of(enum code code)
+{
+    if (code == CODE_CONFIGURATION)
+        return MENDING_MS;
+    return code == CODE_STOPPING ? STOPPING_MS : 0;
+}
+
 static enum code self_test(struct service *s, const struct site_use *use, struct reply *reply,
                            bool *gone)
 {

@@ -1,6 +1,7 @@
 """F50 and F53: a configuration that changes under running processes holds for all of them at
 once; one that does not parse admits nothing; defaults do not vanish because a section was
 written."""
+import base64
 import re
 
 import pytest

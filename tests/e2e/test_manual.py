@@ -8,7 +8,8 @@ import subprocess
 
 import pytest
 
-from harness import Call, ROOT, Server, limit
+from harness import Call, ROOT, limit
+from servers import Lighttpd
 
 
 def page(name):
@@ -104,11 +105,11 @@ def test_the_lighttpd_configurations_mount_their_path_alone(site, model, mode):
     assert len(answer.pieces) > 5, "streamed, not at its end"
 
 
-class Members(Shipped):
+class Members(Lighttpd):
     """Beside it the way for members, with this test's paths and password."""
 
     def configuration(self, stream):
-        common, _, modules = super().configuration(stream).partition("server.modules = ")
+        common, modules, rest = super().configuration(stream).partition('server.modules += ("mod_setenv"')
         word = base64.b64encode(hashlib.sha1(b"of-ann").digest()).decode()
         (self.directory / "members").write_text(f"ann:{{SHA}}{word}\n", encoding="ascii")
         self.site.own(self.directory / "members")
@@ -119,7 +120,7 @@ class Members(Shipped):
                 ('( "PATH" ),', f'( "PATH" ), "bin-environment" => ( "PENNYGATE_CONFIG" => "{self.site.config}" ),')):
             assert shown in text
             text = text.replace(shown, str(real))
-        return common + text + "\nserver.modules += " + modules
+        return f"{common}{text}\n{modules}{rest}"
 
 
 def test_members_and_guests_come_by_two_ways(site):
@@ -128,7 +129,7 @@ def test_members_and_guests_come_by_two_ways(site):
     del place.site["mount"]
     place.write()
     place.init()
-    server = Members(place, "spawned")
+    server = Members(place, "lighttpd-spawned")
     assert [server.chat().status for _ in range(2)] == [200, 429]
 
     def member(*headers):

@@ -5,7 +5,7 @@ import re
 import pytest
 
 from harness import limit
-from test_hostile_upstream import events, plain, upstream  # noqa: F401: a fixture
+from upstream import events, plain
 
 PROVIDERS = ("openai", "anthropic")
 BARE = {"overhead-per-call": 0, "overhead-per-message": 0, "max-output-tokens": 40}
