@@ -291,9 +291,12 @@ static void tell_failure(const struct target *t, const struct ask *a)
                  "there with a POST; ask at that URL",
                  a->status);
     else
-        cli_wrap("FAULT",
-                 "HTTP status %d%s%s, not from pennygate: it is not mounted at this URL",
-                 a->status, a->server[0] ? " from " : "", a->server);
+        cli_wrap(
+            "FAULT",
+            "HTTP status %d%s%s, not from pennygate: it is not mounted at this URL, or the "
+            "web server does not reach it (is it running, and may the web server open its "
+            "socket?)",
+            a->status, a->server[0] ? " from " : "", a->server);
 }
 
 static void take_stream(const struct ask *a, struct through_stream *out)

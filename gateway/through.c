@@ -80,8 +80,8 @@ bool through_parse(const char *text, size_t n, struct through_seen *out)
 enum fix {
     FIX_STREAM,        /* it buffers */
     FIX_COMPRESSION,   /* it compresses */
-    FIX_QUIET,         /* it cuts a silence; @: seconds */
-    FIX_BODY,          /* it takes smaller bodies; @: KiB */
+    FIX_QUIET,         /* it cuts a silence; ^: seconds */
+    FIX_BODY,          /* it takes smaller bodies; ^: KiB */
     FIX_AUTHORIZATION, /* it hides headers */
     FIX_COOKIE,
     FIX_CUSTOM,
@@ -94,7 +94,7 @@ enum fix {
 
 /*
  * A server as the one that runs the gateway (by FastCGI, by CGI) or as a proxy before that one.
- * In a line '@' stands for the figure, '#' for 1024 times that, '~' for the path at which the gateway is mounted.
+ * In a line '^' stands for the figure, '#' for 1024 times that, '~' for the path at which the gateway is mounted.
  */
 enum stance { AS_FASTCGI, AS_CGI, AS_PROXY, AS_ALL };
 
@@ -103,6 +103,7 @@ enum stance { AS_FASTCGI, AS_CGI, AS_PROXY, AS_ALL };
     ("CGIPassAuth On    (in <Location \"~/\">; before 2.4.13: SetEnvIf Authorization "         \
      "\"(.+)\" "                                                                               \
      "HTTP_AUTHORIZATION=$1)")
+#define BUSY_STATUS       503 /* of the gateway: one self-test at a time */
 #define CADDY_COMPRESSION "@pages not path ~/*    (and: encode @pages gzip)"
 
 static const struct server {
@@ -114,17 +115,17 @@ static const struct server {
      0,
      {[AS_FASTCGI] = {[FIX_STREAM] = "server.stream-response-body = 2",
                       [FIX_COMPRESSION] = "deflate.mimetypes = ()",
-                      [FIX_QUIET] = "\"read-timeout\" => @,    (within fastcgi.server)",
-                      [FIX_BODY] = "server.max-request-size = @"},
+                      [FIX_QUIET] = "\"read-timeout\" => ^,    (within fastcgi.server)",
+                      [FIX_BODY] = "server.max-request-size = ^"},
       [AS_CGI] = {[FIX_STREAM] = "server.stream-response-body = 2",
                   [FIX_COMPRESSION] = "deflate.mimetypes = ()",
-                  [FIX_QUIET] = ("cgi.limits = ( \"read-timeout\" => @, "
+                  [FIX_QUIET] = ("cgi.limits = ( \"read-timeout\" => ^, "
                                  "\"tcp-fin-propagate\" => \"SIGTERM\" )"),
-                  [FIX_BODY] = "server.max-request-size = @"},
+                  [FIX_BODY] = "server.max-request-size = ^"},
       [AS_PROXY] = {[FIX_STREAM] = "server.stream-response-body = 2",
                     [FIX_COMPRESSION] = "deflate.mimetypes = ()",
-                    [FIX_QUIET] = "\"read-timeout\" => @,    (within proxy.server)",
-                    [FIX_BODY] = "server.max-request-size = @",
+                    [FIX_QUIET] = "\"read-timeout\" => ^,    (within proxy.server)",
+                    [FIX_BODY] = "server.max-request-size = ^",
                     [FIX_FORWARDED] =
                         ("proxy.forwarded = ( \"for\" => 1, \"proto\" => 1 )    (and in "
                          "pennygate's: site { proxy-header = forwarded })")}}},
@@ -134,21 +135,21 @@ static const struct server {
                           ("ProxyPass \"unix:...|fcgi://...\" flushpackets=on    (with "
                            "mod_fcgid: FcgidOutputBufferSize 0)"),
                       [FIX_COMPRESSION] = "SetEnv no-gzip 1    (in <Location \"~/\">)",
-                      [FIX_QUIET] = ("ProxyPass \"unix:...|fcgi://...\" timeout=@    (with "
-                                     "mod_fcgid: FcgidIOTimeout @)"),
+                      [FIX_QUIET] = ("ProxyPass \"unix:...|fcgi://...\" timeout=^    (with "
+                                     "mod_fcgid: FcgidIOTimeout ^)"),
                       [FIX_BODY] = ("LimitRequestBody #    (with mod_fcgid: "
                                     "FcgidMaxRequestLen #)"),
                       [FIX_AUTHORIZATION] = APACHE_AUTHORIZATION,
                       [FIX_HTTP_PROXY] = "RequestHeader unset Proxy early"},
       [AS_CGI] = {[FIX_STREAM] = "SetEnv no-gzip 1    (in <Location \"~/\">)",
                   [FIX_COMPRESSION] = "SetEnv no-gzip 1    (in <Location \"~/\">)",
-                  [FIX_QUIET] = "CGIDScriptTimeout @s    (with mod_cgi: Timeout @)",
+                  [FIX_QUIET] = "CGIDScriptTimeout ^s    (with mod_cgi: Timeout ^)",
                   [FIX_BODY] = "LimitRequestBody #",
                   [FIX_AUTHORIZATION] = APACHE_AUTHORIZATION,
                   [FIX_HTTP_PROXY] = "RequestHeader unset Proxy early"},
       [AS_PROXY] = {[FIX_STREAM] = "ProxyPass ... flushpackets=on",
                     [FIX_COMPRESSION] = "SetEnv no-gzip 1    (in <Location \"~/\">)",
-                    [FIX_QUIET] = "ProxyPass ... timeout=@",
+                    [FIX_QUIET] = "ProxyPass ... timeout=^",
                     [FIX_BODY] = "LimitRequestBody #",
                     [FIX_HTTPS] = "RequestHeader set X-Forwarded-Proto expr=%{REQUEST_SCHEME}",
                     [FIX_HOST] = "ProxyPreserveHost On",
@@ -157,8 +158,8 @@ static const struct server {
      60,
      {[AS_FASTCGI] = {[FIX_STREAM] = "fastcgi_buffering off;",
                       [FIX_COMPRESSION] = "gzip off;",
-                      [FIX_QUIET] = "fastcgi_read_timeout @s;",
-                      [FIX_BODY] = "client_max_body_size @k;",
+                      [FIX_QUIET] = "fastcgi_read_timeout ^s;",
+                      [FIX_BODY] = "client_max_body_size ^k;",
                       [FIX_AUTHORIZATION] =
                           "fastcgi_param HTTP_AUTHORIZATION $http_authorization;",
                       [FIX_COOKIE] = "fastcgi_param HTTP_COOKIE $http_cookie;",
@@ -168,8 +169,8 @@ static const struct server {
                       [FIX_HOST] = "fastcgi_param HTTP_HOST $http_host;"},
       [AS_PROXY] = {[FIX_STREAM] = "proxy_buffering off;",
                     [FIX_COMPRESSION] = "gzip off;",
-                    [FIX_QUIET] = "proxy_read_timeout @s;",
-                    [FIX_BODY] = "client_max_body_size @k;",
+                    [FIX_QUIET] = "proxy_read_timeout ^s;",
+                    [FIX_BODY] = "client_max_body_size ^k;",
                     [FIX_AUTHORIZATION] = "proxy_set_header Authorization $http_authorization;",
                     [FIX_COOKIE] = "proxy_set_header Cookie $http_cookie;",
                     [FIX_CUSTOM] = "proxy_pass_request_headers on;",
@@ -182,17 +183,17 @@ static const struct server {
     {"Caddy",
      0,
      {[AS_FASTCGI] = {[FIX_COMPRESSION] = CADDY_COMPRESSION,
-                      [FIX_QUIET] = "read_timeout @s    (within transport fastcgi)",
-                      [FIX_BODY] = "request_body { max_size @KiB }",
+                      [FIX_QUIET] = "read_timeout ^s    (within transport fastcgi)",
+                      [FIX_BODY] = "request_body { max_size ^KiB }",
                       [FIX_HTTP_PROXY] = "header_up -Proxy    (within reverse_proxy)"},
       [AS_PROXY] = {[FIX_COMPRESSION] = CADDY_COMPRESSION,
-                    [FIX_QUIET] = "response_header_timeout @s    (within transport http)",
-                    [FIX_BODY] = "request_body { max_size @KiB }",
+                    [FIX_QUIET] = "response_header_timeout ^s    (within transport http)",
+                    [FIX_BODY] = "request_body { max_size ^KiB }",
                     [FIX_HTTP_PROXY] = "header_up -Proxy    (within reverse_proxy)",
                     [FIX_HOST] = "header_up Host {host}"}}},
     {"uhttpd",
      60,
-     {[AS_CGI] = {[FIX_QUIET] = "option script_timeout '@'    (in /etc/config/uhttpd)"}}},
+     {[AS_CGI] = {[FIX_QUIET] = "option script_timeout '^'    (in /etc/config/uhttpd)"}}},
 };
 
 static const struct server *find_server(const char *name)
@@ -239,7 +240,7 @@ static void fill(const char *line, int64_t figure, const char *path, char out[TH
         size_t room = THROUGH_FIX_MAX - n;
         int more;
 
-        if (*line == '@' || *line == '#')
+        if (*line == '^' || *line == '#')
             more = snprintf(out + n, room, "%" PRId64, *line == '#' ? figure * 1024 : figure);
         else if (*line == '~')
             more = snprintf(out + n, room, "%s", path);
@@ -460,7 +461,9 @@ static void stream(const struct through_facts *f, struct through_line *l)
     const struct through_stream *s = &f->stream;
     bool streamed = s->spread_ms >= STREAMED_MS, compressed = s->encoding[0] != '\0';
 
-    if (s->status != 200) {
+    if (s->status == BUSY_STATUS) {
+        say(l, THROUGH_FAULT, "it was not tried: another check is asking; try again");
+    } else if (s->status != 200) {
         say(l, THROUGH_FAULT, "it is answered with HTTP status %d", s->status);
     } else if (!s->whole) {
         say(l, THROUGH_FAULT, "it breaks off after %" PRId64 " ms", s->ended_ms);
@@ -487,6 +490,10 @@ static void quiet(const struct through_facts *f, struct through_line *l)
     const struct server *server = before(f) != NULL ? before(f) : gateways(f);
     bool longer = server != NULL && server->quiet_s > tried_s && server->quiet_s <= silent_s;
 
+    if (s->status == BUSY_STATUS) {
+        say(l, THROUGH_FAULT, "it was not tried: another check is asking; try again");
+        return;
+    }
     if (!s->whole || s->status != 200) {
         say(l, THROUGH_FAULT,
             "an answer is cut within %" PRId64 " s of silence; a plain one can be silent for "

@@ -88,7 +88,7 @@ def test_f13_a_model_that_is_busy_for_a_second_is_asked_once_more(start, upstrea
 @pytest.mark.parametrize("stream", [False, True])
 def test_f13_what_is_told_and_charged_is_what_came_of_the_second(start, upstream, second, code, charged, stream):
     api = upstream(BUSY, second, good)
-    server = start(api.url)
+    server = start(api.url, **{"breaker-pause": "10s"})
     answer = server.chat(ASK, stream=stream)
     assert answer.code == code
     assert (answer.header("x-should-retry") == "false") == (charged != (0, 0))

@@ -100,7 +100,9 @@ enum trouble {
     CUSTOM,
     HTTP_PROXY,
     HTTPS,
-    HOST
+    HOST,
+    BUSY,
+    BUSY_QUIET
 };
 
 static void spoil(struct through_facts *f, enum trouble trouble)
@@ -145,6 +147,12 @@ static void spoil(struct through_facts *f, enum trouble trouble)
         break;
     case HOST:
         f->seen.page = false;
+        break;
+    case BUSY:
+        f->stream.status = 503;
+        break;
+    case BUSY_QUIET:
+        f->quiet.status = 503;
         break;
     }
 }
@@ -238,6 +246,23 @@ static const struct {
      THROUGH_NOTE,
      "stream",
      {"gzip off;"}},
+    {"F34 Caddy",
+     CADDY,
+     "Caddy",
+     false,
+     COMPRESSED,
+     THROUGH_FAULT,
+     "stream",
+     {"@pages not path /ai/*    (and: encode @pages gzip)"}},
+    {"another check is asking", NGINX, NGINX, false, BUSY, THROUGH_FAULT, "stream", {NULL}},
+    {"and no server is to blame",
+     NGINX,
+     NGINX,
+     false,
+     BUSY_QUIET,
+     THROUGH_FAULT,
+     "silence",
+     {NULL}},
     {"a stream that breaks off",
      NGINX,
      NGINX,
