@@ -36,7 +36,8 @@ static inline void part_check(const struct part *p, size_t size)
     require(u->input + u->output > 0 && u->input <= PRICE_COUNTED &&
             u->output <= PRICE_COUNTED);
     require(u->cached_input + u->cache_write <= u->input);
-    require(usage_believable(u, PRICE_TOKENS_MAX, PRICE_TOKENS_MAX) == usage_whole(u));
+    require(usage_believable(u, PRICE_TOKENS_MAX, PRICE_TOKENS_MAX) ==
+            (usage_whole(u) && u->input > 0));
 }
 
 #endif

@@ -7,7 +7,7 @@ from fractions import Fraction
 from math import ceil
 
 import pytest
-from hypothesis import given, strategies as st
+from hypothesis import assume, given, strategies as st
 
 from pure import AMOUNT_MAX, CALLS, COST, LIB, TOKENS, Amounts
 
@@ -106,7 +106,8 @@ def test_the_worst_case_is_exact(p, r):
 @given(prices, requests, st.data())
 def test_no_call_within_its_bounds_costs_more_than_its_worst_case(p, r, data):
     amounts, tokens_in, tokens_out = worst(p, r)
-    used = data.draw(st.integers(0, tokens_in))
+    assume(tokens_in > 0)
+    used = data.draw(st.integers(1, tokens_in))  # no prompt has no tokens
     cached = data.draw(st.integers(0, used))
     written = data.draw(st.integers(0, used - cached))
     u = Usage(True, used, cached, written, data.draw(st.integers(0, tokens_out)))
@@ -201,7 +202,7 @@ def test_f29_nothing_wraps_in_a_real_case(p, used, cached, written, output):
 
 @given(any_u64, any_u64, any_u64, any_u64, up_to(AMOUNT_MAX), up_to(AMOUNT_MAX))
 def test_f29_what_is_believed(used, cached, written, output, reserved_in, reserved_out):
-    expected = (cached + written <= used and used <= BELIEVED * reserved_in and
+    expected = (0 < used and cached + written <= used <= BELIEVED * reserved_in and
                 output <= BELIEVED * reserved_out)
     assert LIB.usage_believable(byref(Usage(True, used, cached, written, output)), reserved_in,
                                 reserved_out) == expected
