@@ -63,6 +63,7 @@ static void check_body(const struct request *r)
         .name = name,
         .system_prompt = prompt,
         .output_field = field,
+        .stream_usage = true,
         .price = {.overhead_per_message = EACH, .input_factor_milli = 1000}};
     const struct admission a = {.model = &m};
     struct demand d;
