@@ -596,11 +596,19 @@ static void finish_plain(struct relay *r)
     r->end->gone = !reply_completion(r->reply, &r->answer, r->job->rates);
 }
 
+/* An end that says no reason is one like any other, as in a plain answer; and one without a word
+ * before it is told as an empty answer, not as nothing at all. */
+static bool send_finish(struct relay *r)
+{
+    return r->finish != FINISH_NONE ||
+           sent(r, reply_stream_text(r->reply, !r->spoken, NULL, FINISH_STOP));
+}
+
 static void finish_stream(struct relay *r)
 {
     const struct usage *u = &r->end->usage;
 
-    r->end->gone = !begin(r) ||
+    r->end->gone = !begin(r) || !send_finish(r) ||
                    (r->job->request->include_usage && usage_whole(u) &&
                     !sent(r, reply_stream_usage(r->reply, u))) ||
                    !sent(r, reply_stream_done(r->reply));

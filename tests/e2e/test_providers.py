@@ -260,6 +260,21 @@ def test_f23_message_stop(site, upstream, data, whole, tokens):
     assert (answer.events()[-1] == "[DONE]") == whole
     assert whole or answer.chunks()[-1]["error"]["code"] == "upstream_error"
     assert used(place) == tokens
+    if whole:
+        assert [chunk["choices"][0]["finish_reason"] for chunk in answer.chunks()][-1]
+
+
+@pytest.mark.parametrize("provider, data", [
+    ("openai", b"data: [DONE]\n\n"),
+    ("openai", b'data: {"choices":[{"index":0,"delta":{"role":"assistant"}}]}\n\ndata: [DONE]\n\n'),
+    ("anthropic", STOP),
+])
+def test_f27_an_end_without_a_word_is_an_empty_answer(site, upstream, provider, data):
+    place = site(demo={**BARE, "url": upstream(events(data)).url, "provider": provider}, limits=BUDGET)
+    answer = place.start().chat(ASK, stream=True)
+    assert answer.status == 200 and answer.text == "" and answer.events()[-1] == "[DONE]"
+    assert [chunk["choices"][0]["finish_reason"] for chunk in answer.chunks()] == ["stop"]
+    assert used(place) == WORST
 
 
 @pytest.mark.parametrize("where, script", [
