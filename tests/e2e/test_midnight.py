@@ -12,7 +12,7 @@ SHIM = ROOT / "build/clock-shim.so"
 UTC = datetime.timezone.utc
 SECOND = datetime.timedelta(seconds=1)
 TODAY = datetime.datetime.now(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
-MIDNIGHT = TODAY + datetime.timedelta(days=1)
+MIDNIGHT = TODAY + datetime.timedelta(days=2)  # hours before it are not before the build's date
 LAST = TODAY.replace(day=calendar.monthrange(TODAY.year, TODAY.month)[1])
 NEXT_MONTH = LAST + datetime.timedelta(days=1)
 
