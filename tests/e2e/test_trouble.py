@@ -160,7 +160,7 @@ def check(server, code, charged, breaker, told):
     assert place.used("budget") == (WORST if charged == PAID else 0)
     until(lambda: owners_lines(server), 5, "a line for the owner")
     assert told in owners_lines(server)[0], owners_lines(server)
-    assert f" code={code} " in server.log()
+    until(lambda: f" code={code} " in server.log(), 5, "the request's line")
     known = place.run("check", check=False).stdout
     assert ("is left alone for" in known) == (breaker == OPENS), known
     assert ("failed 1 time in a row" in known) == (breaker == COUNTS), known
