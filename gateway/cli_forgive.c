@@ -1,5 +1,5 @@
 /*
- * forgive: a caller gets its quota back in all windows, or a model another try. Callers are
+ * forgive: gives a caller its quota back in all windows, or a model another try. Callers are
  * named by the identities that gateway/caller.c makes, so that who was counted is forgiven.
  */
 #include <stdio.h>

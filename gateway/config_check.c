@@ -422,7 +422,7 @@ static void warn_no_own_limit(const struct config *c, struct findings *f)
     find(f, "no limit per address: one caller alone can spend what is for everyone");
 }
 
-/* Whether what one address gets by collecting cookies is bounded over the limit's window. */
+/* Whether what one address has from collecting cookies is bounded over the limit's window. */
 static bool address_bounds(const struct config *c, const struct limit *visitors)
 {
     for (unsigned i = 0; i < c->n_limits; i++) {

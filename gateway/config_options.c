@@ -16,7 +16,7 @@
 #define OVERHEAD_MAX    65536 /* tokens a provider may add to a call unasked */
 #define THINKING_MAX    1048576
 #define HEADER_NAME_MAX 64
-#define HISTORY_MAX     1024 /* REQUEST_MESSAGES_MAX: more never gets past the parser */
+#define HISTORY_MAX     1024 /* REQUEST_MESSAGES_MAX: more never passes the parser */
 #define BODY_MAX        1048576
 #define LIMIT_VALUE_MAX 1000000000000000ULL /* 10^15 calls or tokens, or $1,000,000 in nano */
 #define SECOND          ((uint64_t)1000)

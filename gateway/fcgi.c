@@ -8,7 +8,7 @@
  * - After a failed write it reports success again. FCGX_GetError alone is right, and here a
  *   failure sticks.
  * - A signal counts as a broken connection: workers have all signals blocked.
- * - It closes the connection by itself when a request does not parse: it gets a duplicate
+ * - It closes the connection by itself when a request does not parse: it has a duplicate
  *   (gateway/gate.h), "detached", so that it does not first wait up to two seconds for the
  *   peer.
  * - A kept-alive connection would own a worker: keepConnection is cleared for each request.

@@ -337,7 +337,7 @@ static bool is_text_format(const json_t *v)
 }
 
 /*
- * Every known field. Used: `take` gets its value, NULL if there is none. Refused: unless null
+ * Every known field. Used: `take` is given its value, NULL if there is none. Refused: unless null
  * or `harmless`. Ignored: never sent on, like every field that is not in the table. In the
  * order in which faults are told: what is cheap to see first.
  */

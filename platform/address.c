@@ -1,6 +1,6 @@
 /*
  * Addresses from hostile text: headers and parameters that a web server passes on. Whatever is
- * not certainly one address is refused, so that nobody gets a second identity by spelling.
+ * not certainly one address is refused, so that nobody has a second identity by spelling.
  * IPv4 is parsed here because the libraries disagree on octal and on short forms; IPv6 by
  * inet_pton after the text was reduced to digits, colons and a strict IPv4 tail.
  */
