@@ -67,7 +67,6 @@ static bool put_reasoning(json_t *root, enum reasoning reasoning)
 static char *body(const struct config_model *m, const struct request *r, size_t *n)
 {
     json_t *root = json_object();
-    char *text = NULL;
     bool ok =
         json_object_set_new(root, "model", json_string(m->name)) == 0 &&
         json_object_set_new(root, "max_tokens", json_integer(m->price.max_output_tokens)) == 0;
@@ -77,12 +76,7 @@ static char *body(const struct config_model *m, const struct request *r, size_t 
          put_reasoning(root, m->reasoning);
     if (ok && r->stream)
         ok = json_object_set_new(root, "stream", json_true()) == 0;
-    if (ok)
-        text = json_dumps(root, JSON_COMPACT);
-    json_decref(root);
-    if (text != NULL)
-        *n = strlen(text);
-    return text;
+    return dialect_body(ok, root, n);
 }
 
 static int headers(const struct config_model *m, char *out[])

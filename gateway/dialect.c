@@ -45,6 +45,16 @@ const char *dialect_effort(enum reasoning reasoning)
     return words[reasoning];
 }
 
+char *dialect_body(bool ok, json_t *root, size_t *n)
+{
+    char *text = ok ? json_dumps(root, JSON_COMPACT) : NULL;
+
+    json_decref(root);
+    if (text != NULL)
+        *n = strlen(text);
+    return text;
+}
+
 bool dialect_end(bool ok, struct part *part, struct part *out)
 {
     if (ok)

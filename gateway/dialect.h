@@ -32,6 +32,10 @@ bool dialect_is(const json_t *text, const char *word);
 /* The word for how hard to think; NULL: none is to be sent. */
 const char *dialect_effort(enum reasoning reasoning);
 
+/* The last step of making a body: `root`, which is freed, as text; malloc'd. NULL: not ok, or out
+ * of memory. */
+char *dialect_body(bool ok, json_t *root, size_t *n);
+
 /* The last step of reading an answer: the part to *out, or, if it made no sense, freed. */
 bool dialect_end(bool ok, struct part *part, struct part *out);
 

@@ -41,7 +41,6 @@ static json_t *messages(const struct config_model *m, const struct request *r)
 static char *body(const struct config_model *m, const struct request *r, size_t *n)
 {
     json_t *root = json_object();
-    char *text = NULL;
     bool ok = json_object_set_new(root, "model", json_string(m->name)) == 0 &&
               json_object_set_new(root, "messages", messages(m, r)) == 0 &&
               json_object_set_new(root, m->output_field,
@@ -54,12 +53,7 @@ static char *body(const struct config_model *m, const struct request *r, size_t 
     if (ok && r->stream && m->stream_usage) /* unasked, most report no usage of a stream */
         ok = json_object_set_new(root, "stream_options",
                                  json_pack("{s:b}", "include_usage", 1)) == 0;
-    if (ok)
-        text = json_dumps(root, JSON_COMPACT);
-    json_decref(root);
-    if (text != NULL)
-        *n = strlen(text);
-    return text;
+    return dialect_body(ok, root, n);
 }
 
 static int headers(const struct config_model *m, char *out[])
