@@ -28,6 +28,7 @@ struct admission {
     uint64_t overhead; /* the model's learnt one */
     struct demand demand;
     struct answer answer; /* the last one */
+    int64_t decision_us;  /* the ledger's time so far; -1: it was not asked */
 };
 
 /* Of a request: what its messages hold. */

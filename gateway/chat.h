@@ -35,7 +35,9 @@ struct chat_log {
     const char *usage; /* "reported", "estimated" (charged as reserved), "none" */
     unsigned calls;    /* upstream */
     uint64_t tokens_in, tokens_out;
-    int64_t first_ms; /* -1: nothing came */
+    int64_t first_ms;           /* -1: nothing came */
+    char limit[LIMIT_NAME_MAX]; /* that refused it; or "" */
+    int64_t decision_us;        /* of the meter, all it was asked together; -1: it was not */
 };
 
 /* What came of it in one word, for log and transcript: ok, gone, or the code's name. */

@@ -9,12 +9,20 @@
 
 enum route {
     ROUTE_NOT_FOUND,
-    ROUTE_METHOD,   /* the path is there, the method is not: *allow says which are */
-    ROUTE_OPTIONS,  /* OPTIONS of a listed path: *allow too */
-    ROUTE_CHAT,     /* POST /v1/chat/completions */
-    ROUTE_MODELS,   /* GET, HEAD /v1/models */
-    ROUTE_STATUS,   /* GET, HEAD /status */
-    ROUTE_SELF_TEST /* POST /v1/self-test; with any other method it is not found */
+    ROUTE_METHOD,    /* the path is there, the method is not: *allow says which are */
+    ROUTE_OPTIONS,   /* OPTIONS of a listed path: *allow too */
+    ROUTE_CHAT,      /* POST /v1/chat/completions */
+    ROUTE_MODELS,    /* GET, HEAD /v1/models */
+    ROUTE_STATUS,    /* GET, HEAD /status */
+    ROUTE_SELF_TEST, /* POST /v1/self-test; with any other method it is not found */
+    /* the pages; not found in a program made with PAGES=0 */
+    ROUTE_PAGE,            /* GET, HEAD / */
+    ROUTE_PAGE_BELOW,      /* GET, HEAD of the mount without its last slash: go to it */
+    ROUTE_WIDGET,          /* GET, HEAD /widget.js */
+    ROUTE_DASHBOARD,       /* GET, HEAD /dashboard */
+    ROUTE_DASHBOARD_JSON,  /* GET, HEAD /dashboard.json */
+    ROUTE_DASHBOARD_STYLE, /* GET, HEAD /dashboard.css */
+    ROUTE_METRICS          /* GET, HEAD /metrics */
 };
 
 /*

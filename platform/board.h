@@ -6,13 +6,12 @@
 #ifndef PLATFORM_BOARD_H
 #define PLATFORM_BOARD_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "platform/error.h"
 
-#define BOARD_COUNTERS                                                                         \
-    64 /* one page holds 1000; 64 is what the history record has room for                      \
-        */
+#define BOARD_COUNTERS 512 /* a page of 4096 bytes has room for 1000 */
 
 struct board;
 
@@ -22,6 +21,8 @@ enum error board_open(const char *path, struct board **out);
 void board_close(struct board *b);
 
 void board_add(struct board *b, unsigned counter, uint32_t n);
+/* Puts `to` in the place of *from, if that is still there; else *from is what is. */
+bool board_exchange(struct board *b, unsigned counter, uint32_t *from, uint32_t to);
 uint32_t board_get(const struct board *b, unsigned counter);
 void board_id(const struct board *b, uint8_t out[16]);
 int board_fd(const struct board *b);

@@ -85,6 +85,7 @@ struct policy {
      * none: no alert of any kind is queued. */
     unsigned n_alert_at;
     uint8_t alert_at[ALERT_AT_MAX];
+    bool alert_deliver; /* somebody is there to deliver them; else they are only shown */
 };
 
 #define KEY_HASH 16 /* first bytes of ledger_mac("key", token) */
@@ -156,6 +157,7 @@ struct answer {
     struct verdict verdict;
     int64_t wait_ms;                         /* if refused, or the breaker is open */
     int64_t standing_wait_ms[STANDINGS_MAX]; /* more_ms of each standing as real time */
+    char limit[LIMIT_NAME_MAX]; /* if refused or too long: the limit that named it; else "" */
 };
 
 /* The right to one upstream call. Plain data; settle it exactly once. */
@@ -262,6 +264,46 @@ enum figure {
 };
 void ledger_figure(struct ledger *l, enum figure f);
 
+/*
+ * What else is on the board: live counters of all processes of the site for metrics, which are
+ * not folded and begin anew with a new board (after a boot where the run directory is on tmpfs).
+ * All wrap at 2^32. Numbers are never given to something else: a board outlives an upgrade.
+ */
+enum live_counter {
+    LIVE_SINCE = 64,      /* seconds since 1970 when the board was made; 0: not known */
+    LIVE_LOG_SECOND = 65, /* ledger_log_line's own */
+    LIVE_LOG_LEFT_OUT = 66,
+    LIVE_CODES = 128,      /* + enum code: answers of that code; 0: answered */
+    LIVE_DECISION = 192,   /* LIVE_BUCKETS + 1: histogram of microseconds, then their sum */
+    LIVE_FIRST_BYTE = 224, /* the same of milliseconds until the model's first byte */
+    LIVE_LIMITS = 256,     /* LIVE_LIMIT_SLOTS pairs: a limit name's hash, its refusals */
+    LIVE_END = 384
+};
+#define LIVE_BUCKETS     16
+#define LIVE_LIMIT_SLOTS 64 /* further names are counted together, in the last pair */
+extern const uint32_t ledger_decision_bounds_us[LIVE_BUCKETS - 1]; /* the last has none */
+extern const uint32_t ledger_first_byte_bounds_ms[LIVE_BUCKETS - 1];
+
+void ledger_live_code(struct ledger *l, unsigned code);
+void ledger_live_decision(struct ledger *l, int64_t us);
+void ledger_live_first_byte(struct ledger *l, int64_t ms);
+void ledger_live_limit(struct ledger *l, const char *limit); /* it has refused */
+
+/* A copy of the board. */
+struct ledger_live {
+    uint32_t of[LIVE_END];
+};
+void ledger_live(const struct ledger *l, struct ledger_live *out);
+uint32_t ledger_live_refused(const struct ledger_live *v, const char *limit);
+uint32_t ledger_live_refused_others(const struct ledger_live *v);
+
+/*
+ * Whether one more line of this second may be logged, of at most `per_second` over all
+ * processes; then *left_out is how many were not since the last that was. `now_s` is any clock
+ * that the processes share.
+ */
+bool ledger_log_line(struct ledger *l, uint32_t now_s, unsigned per_second, uint32_t *left_out);
+
 /* For the owner. `paused` is a row that every decision reads. */
 enum error ledger_set_paused(struct ledger *l, const struct policy *p, bool paused);
 
@@ -355,6 +397,37 @@ enum error ledger_alert_done(struct ledger *l, const struct policy *p,
 /* How many this process has queued: when it changes, one may be due. */
 unsigned ledger_alerts_queued(const struct ledger *l);
 
+/* The last alerts, newest first, whether or not anybody delivers them. */
+#define TOLD_MAX 16
+enum told { TOLD_HERE, TOLD_WAITS, TOLD_DELIVERED, TOLD_GIVEN_UP };
+struct ledger_told {
+    enum alert_kind kind;
+    char name[LIMIT_NAME_MAX];
+    unsigned percent;
+    int64_t time_s; /* wall clock */
+    enum told told; /* TOLD_HERE: nobody was there to deliver it */
+};
+enum error ledger_told(struct ledger *l, struct ledger_told out[TOLD_MAX], unsigned *n);
+
+/*
+ * The callers of today that have used the most calls, most first, of those that a limit over a
+ * calendar day counts; of others the store knows no name that changes daily.
+ */
+#define TOP_MAX 10
+struct ledger_caller {
+    enum subject subject; /* address, visitor, account or key */
+    char name[17];        /* as ledger_display */
+    struct amounts used;
+};
+/* *whole is false if there were too many rows to look at all of them. */
+enum error ledger_top(struct ledger *l, const struct policy *p,
+                      struct ledger_caller out[TOP_MAX], unsigned *n, bool *whole);
+
+/* The password of the owner's pages as ledger_mac("dashboard", password): its first KEY_HASH
+ * bytes. NULL takes it away. ERROR_NOT_FOUND: there is none. */
+enum error ledger_set_password(struct ledger *l, const struct policy *p, const uint8_t *hash);
+enum error ledger_password(struct ledger *l, uint8_t hash[KEY_HASH]);
+
 /* Timed work: folds the board, erases what has ended, advances the period keys. */
 enum error ledger_maintain(struct ledger *l, const struct policy *p);
 
@@ -377,6 +450,10 @@ struct history_day {
 /* Calls visit for each day from `first` on, oldest first, today's board included. */
 enum error ledger_history(struct ledger *l, const struct policy *p, int64_t first,
                           void (*visit)(void *arg, const struct history_day *d), void *arg);
+
+/* The sum over all days since the store was made, those that have been erased included: it never
+ * decreases. `day` is unused. */
+enum error ledger_totals(struct ledger *l, const struct policy *p, struct history_day *out);
 
 /* How a limit of a shared subject (everyone, anonymous) stands: `used` includes `reserved`. */
 struct limit_use {

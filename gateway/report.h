@@ -1,0 +1,82 @@
+/*
+ * What the owner is shown, gathered from the store in one place so that `stats`, the dashboard,
+ * its JSON and the metrics cannot differ: figures here, each output in a file of its own.
+ */
+#ifndef GATEWAY_REPORT_H
+#define GATEWAY_REPORT_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "gateway/config.h"
+#include "gateway/sink.h"
+#include "store/ledger.h"
+
+#define REPORT_DAYS 30 /* unless another number is asked for */
+
+struct report_limit {
+    const struct limit *limit; /* of the configuration */
+    struct limit_use use;
+};
+
+/* What a dry run would have refused on a day. */
+struct report_dry {
+    int64_t day;
+    char limit[LIMIT_NAME_MAX];
+    uint64_t n;
+};
+
+struct report {
+    const struct config *config; /* held */
+    int64_t now_s;               /* wall clock */
+    int64_t first_day;           /* asked for; days without use are not in `days` */
+    bool priced;                 /* some model has a price */
+    struct ledger_state state;
+    struct history_day *days; /* oldest first */
+    unsigned n_days;
+    struct report_limit limits[LIMITS_MAX]; /* of the shared subjects and the bypass */
+    unsigned n_limits;
+    struct report_dry *dry;
+    unsigned n_dry;
+    struct ledger_caller top[TOP_MAX];
+    unsigned n_top;
+    bool top_whole;
+    bool top_counted; /* some limit per caller over a calendar day makes them known */
+    struct ledger_told told[TOLD_MAX];
+    unsigned n_told;
+    struct ledger_model models[CONFIG_MODELS_MAX]; /* as config->models */
+    struct history_day totals;
+    struct ledger_live live;
+};
+
+/* Borrows nothing: the configuration is held. */
+enum error report_make(struct ledger *l, struct config *c, unsigned days, int64_t now_s,
+                       struct report **out);
+void report_free(struct report *r);
+
+/* What was not priced has not been free: whether the day's cost is known. */
+bool report_cost_known(const struct report *r, const struct history_day *d);
+uint64_t report_refused(const struct history_day *d); /* by limits of all kinds */
+/* NULL if there was no use on it. */
+const struct history_day *report_day(const struct report *r, int64_t day);
+uint64_t report_dry_of(const struct report *r, int64_t day, const char *limit);
+
+/* Columns of a day's figures in JSON and CSV, in order: new ones at the end. */
+struct report_column {
+    const char *key;
+    uint16_t offset; /* of a uint64_t in struct history_day */
+    bool refusal;    /* stands below "refused" */
+};
+extern const struct report_column report_columns[];
+extern const unsigned report_columns_n;
+uint64_t report_value(const struct history_day *d, const struct report_column *c);
+
+#define REPORT_DATE_MAX 16
+const char *report_date(int64_t day, char out[REPORT_DATE_MAX]); /* 2026-11-30 */
+
+/* The outputs: `stats --json` and /dashboard.json; /dashboard; /metrics. */
+void report_json(struct sink *s, const struct report *r);
+void dashboard_html(struct sink *s, const struct report *r);
+void metrics_text(struct sink *s, const struct report *r);
+
+#endif
