@@ -44,10 +44,12 @@ _Static_assert(sizeof(_Atomic uint32_t) == 4 && ATOMIC_INT_LOCK_FREE == 2,
 
 struct board {
     int fd;
+    bool is_new;
     struct page *page;
 };
 
-static enum error create(const char *path)
+/* *made: by us. */
+static enum error create(const char *path, bool *made)
 {
     union {
         struct page page;
@@ -61,11 +63,12 @@ static enum error create(const char *path)
     new.page.version = BOARD_VERSION;
     new.page.size = BOARD_SIZE;
     e = file_create(path, BOARD_MODE, new.bytes, sizeof new.bytes);
+    *made = e == ERROR_NONE;
     return e == ERROR_EXISTS ? ERROR_NONE
                              : e; /* another process was faster: its board is ours */
 }
 
-static enum error open_or_create(const char *path, int *fd)
+static enum error open_or_create(const char *path, int *fd, bool *made)
 {
     enum error e = ERROR_NOT_FOUND;
 
@@ -73,7 +76,7 @@ static enum error open_or_create(const char *path, int *fd)
         e = file_open(path, false, fd);
         if (e != ERROR_NOT_FOUND)
             break;
-        e = create(path);
+        e = create(path, made);
         if (e == ERROR_NOT_FOUND)
             break; /* the directory itself */
         if (e == ERROR_NONE)
@@ -109,7 +112,8 @@ enum error board_open(const char *path, struct board **out)
 
     if (b == NULL)
         return ERROR_MEMORY;
-    enum error e = open_or_create(path, &b->fd);
+    b->is_new = false;
+    enum error e = open_or_create(path, &b->fd, &b->is_new);
     if (e == ERROR_NONE) {
         e = map(b->fd, &b->page);
         if (e == ERROR_NONE) {
@@ -137,6 +141,16 @@ void board_add(struct board *b, unsigned counter, uint32_t n)
         atomic_fetch_add_explicit(&b->page->counters[counter], n, memory_order_relaxed);
 }
 
+bool board_exchange(struct board *b, unsigned counter, uint32_t *from, uint32_t to)
+{
+    if (counter >= BOARD_COUNTERS) {
+        *from = 0;
+        return false;
+    }
+    return atomic_compare_exchange_strong_explicit(&b->page->counters[counter], from, to,
+                                                   memory_order_relaxed, memory_order_relaxed);
+}
+
 uint32_t board_get(const struct board *b, unsigned counter)
 {
     if (counter >= BOARD_COUNTERS)
@@ -152,4 +166,9 @@ void board_id(const struct board *b, uint8_t out[16])
 int board_fd(const struct board *b)
 {
     return b->fd;
+}
+
+bool board_is_new(const struct board *b)
+{
+    return b->is_new;
 }

@@ -21,10 +21,13 @@ enum error board_open(const char *path, struct board **out);
 void board_close(struct board *b);
 
 void board_add(struct board *b, unsigned counter, uint32_t n);
-/* Puts `to` in the place of *from, if that is still there; else *from is what is. */
+/* Puts `to` in the place of *from, if that is still there; else *from is what is. False of a
+ * counter that there is none of: *from is 0. */
 bool board_exchange(struct board *b, unsigned counter, uint32_t *from, uint32_t to);
 uint32_t board_get(const struct board *b, unsigned counter);
 void board_id(const struct board *b, uint8_t out[16]);
 int board_fd(const struct board *b);
+/* Whether this opening has made it: then nobody else will say since when it counts. */
+bool board_is_new(const struct board *b);
 
 #endif
