@@ -266,6 +266,13 @@ static enum error count_live(void *arg, uint64_t id, const struct hold_places *p
     return ERROR_NONE;
 }
 
+/* A copy: a key's own limits are gone with the view. */
+static void name_limit(const struct view *v, struct answer *out)
+{
+    if (out->decision != DECISION_ADMITTED)
+        memcpy(out->limit, v->limits[out->verdict.limit].name, sizeof out->limit);
+}
+
 static void answer_from_verdict(const struct view_context *c, struct answer *out)
 {
     static const enum decision of[] = {
@@ -278,6 +285,7 @@ static void answer_from_verdict(const struct view_context *c, struct answer *out
     out->decision = of[out->verdict.outcome];
     if (out->decision == DECISION_REFUSED)
         out->wait_ms = storetime_wait_ms(t, c->now, out->verdict.until_ms);
+    name_limit(c->view, out);
     for (unsigned i = 0; i < out->verdict.n_standings; i++)
         out->standing_wait_ms[i] =
             storetime_wait_ms(t, c->now, out->verdict.standings[i].more_ms);
