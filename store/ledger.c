@@ -323,6 +323,7 @@ static enum error open_files(struct ledger *l, bool adopt)
         (e = board_open(l->path_board, &l->board)) != ERROR_NONE ||
         (e = file_id_fd(board_fd(l->board), &l->board_id)) != ERROR_NONE)
         return e;
+    livecount_begin(l, &now);
     mac_compute(l->options.secret, "live", now.boot_id, sizeof now.boot_id, key);
     mac_prepare(key, &l->live_key);
     mac_wipe(key, sizeof key);

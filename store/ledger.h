@@ -270,10 +270,11 @@ void ledger_figure(struct ledger *l, enum figure f);
  * All wrap at 2^32. Numbers are never given to something else: a board outlives an upgrade.
  */
 enum live_counter {
-    LIVE_SINCE = 64,      /* seconds since 1970 when the board was made; 0: not known */
-    LIVE_LOG_SECOND = 65, /* ledger_log_line's own */
-    LIVE_LOG_LEFT_OUT = 66,
-    LIVE_CODES = 128,      /* + enum code: answers of that code; 0: answered */
+    LIVE_SINCE = 64,        /* seconds since 1970 when the board was made; 0: not known */
+    LIVE_LOG_SECOND = 65,   /* ledger_log_line's own */
+    LIVE_LOG_LEFT_OUT = 66, /* lines that were not logged */
+    LIVE_LOG_TOLD = 67, /* of these, how many a later line has told of; ledger_log_line's own */
+    LIVE_CODES = 128,   /* + enum code: answers of that code; 0: answered */
     LIVE_DECISION = 192,   /* LIVE_BUCKETS + 1: histogram of microseconds, then their sum */
     LIVE_FIRST_BYTE = 224, /* the same of milliseconds until the model's first byte */
     LIVE_LIMITS = 256,     /* LIVE_LIMIT_SLOTS pairs: a limit name's hash, its refusals */
@@ -300,8 +301,9 @@ uint32_t ledger_live_refused_others(const struct ledger_live *v);
 /*
  * Whether one more line of this second may be logged, of at most `per_second` over all
  * processes; then *left_out is how many were not since the last that was. `now_s` is any clock
- * that the processes share.
+ * that the processes share. per_second counts up to LEDGER_LOG_LINES_MAX.
  */
+#define LEDGER_LOG_LINES_MAX 4095
 bool ledger_log_line(struct ledger *l, uint32_t now_s, unsigned per_second, uint32_t *left_out);
 
 /* For the owner. `paused` is a row that every decision reads. */

@@ -221,6 +221,9 @@ struct kv_cursor;
 typedef enum error key_visit(void *arg, struct kv_cursor *c, const struct ledger_key *k);
 enum error keys_each(struct kv_txn *t, key_visit *visit, void *arg);
 
+/* livecount.c: notes on a board that this process has made since when it counts. */
+void livecount_begin(struct ledger *l, const struct clock_now *now);
+
 /* Reads the period file again if it has changed. */
 enum error ledger_periods_refresh(struct ledger *l, bool force);
 /* The keys as last read: other threads read the file again at any moment. */
