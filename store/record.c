@@ -14,6 +14,9 @@
 #define TAG_ALERT    'A'
 #define TAG_BREAKER  'B'
 #define TAG_ISSUED   'K'
+#define TAG_TOLD     'L'
+#define TAG_ERASED   'E'
+#define TAG_PASSWORD 'P'
 
 #define DAY_MAX (INSTANT_MAX_MS / (24 * 3600 * 1000))
 
@@ -144,6 +147,21 @@ bool key_is_issued(const struct kv_slice *key)
     const uint8_t *bytes = key->data;
 
     return key->n == 2 + KEY_HASH && bytes[0] == TABLE_META && bytes[1] == TAG_ISSUED;
+}
+
+void key_told(struct row_key *out)
+{
+    key_meta(TAG_TOLD, "", out);
+}
+
+void key_erased(struct row_key *out)
+{
+    key_meta(TAG_ERASED, "", out);
+}
+
+void key_password(struct row_key *out)
+{
+    key_meta(TAG_PASSWORD, "", out);
 }
 
 void key_history(int64_t day, struct row_key *out)
@@ -830,6 +848,72 @@ bool record_alert_read(const struct kv_slice *v, struct alert_row *out)
     return true;
 }
 
+void record_told(const struct told_list *l, struct record *out)
+{
+    struct put p = record_start(out);
+
+    put_int(&p, l->n, 1);
+    for (unsigned i = 0; i < l->n; i++) {
+        const struct told_row *t = &l->row[i];
+
+        put_int(&p, t->id, 8);
+        put_int(&p, (uint64_t)t->reason.kind, 1);
+        put_int(&p, t->reason.percent, 1);
+        put_bytes(&p, t->reason.name, sizeof t->reason.name);
+        put_int(&p, (uint64_t)t->time_s, 8);
+        put_int(&p, (uint64_t)t->told, 1);
+    }
+    record_end(out, &p);
+}
+
+static bool get_told(struct get *g, struct told_row *t)
+{
+    t->id = get_int(g, 8);
+    t->reason.kind = (enum alert_kind)get_int(g, 1);
+    t->reason.percent = (unsigned)get_int(g, 1);
+    get_bytes(g, t->reason.name, sizeof t->reason.name);
+    t->time_s = get_up_to(g, INSTANT_MAX_MS / 1000);
+    t->told = (enum told)get_int(g, 1);
+    return !g->bad && t->reason.kind < ALERT_KINDS && t->reason.percent <= 100 &&
+           is_shown_name(t->reason.name) && t->told <= TOLD_GIVEN_UP;
+}
+
+bool record_told_read(const struct kv_slice *v, struct told_list *out)
+{
+    struct get g = value_start(v);
+    struct told_list l = {.n = (unsigned)get_int(&g, 1)};
+
+    if (l.n > TOLD_MAX)
+        return false;
+    for (unsigned i = 0; i < l.n; i++)
+        if (!get_told(&g, &l.row[i]))
+            return false;
+    if (!get_done(&g))
+        return false;
+    *out = l;
+    return true;
+}
+
+void record_password(const uint8_t hash[KEY_HASH], struct record *out)
+{
+    struct put p = record_start(out);
+
+    put_bytes(&p, hash, KEY_HASH);
+    record_end(out, &p);
+}
+
+bool record_password_read(const struct kv_slice *v, uint8_t hash[KEY_HASH])
+{
+    struct get g = value_start(v);
+    uint8_t h[KEY_HASH];
+
+    get_bytes(&g, h, sizeof h);
+    if (!get_done(&g))
+        return false;
+    memcpy(hash, h, sizeof h);
+    return true;
+}
+
 /* The walk */
 
 static bool meta_ok(const struct kv_slice *key, const struct kv_slice *v)
@@ -841,6 +925,9 @@ static bool meta_ok(const struct kv_slice *key, const struct kv_slice *v)
     struct alert_flag flag;
     struct breaker breaker;
     struct ledger_key issued;
+    struct told_list told;
+    struct history_day erased = {0};
+    uint8_t password[KEY_HASH];
 
     if (key->n < 2)
         return false;
@@ -859,6 +946,12 @@ static bool meta_ok(const struct kv_slice *key, const struct kv_slice *v)
         return key->n > 2 && key->n < 2 + LEDGER_MODEL_MAX && record_breaker_read(v, &breaker);
     case TAG_ISSUED:
         return key_is_issued(key) && record_issued_read(v, &issued);
+    case TAG_TOLD:
+        return key->n == 2 && record_told_read(v, &told);
+    case TAG_ERASED:
+        return key->n == 2 && record_history_read(v, &erased);
+    case TAG_PASSWORD:
+        return key->n == 2 && record_password_read(v, password);
     default:
         return false;
     }

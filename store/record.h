@@ -9,7 +9,9 @@
  *
  *   1 meta          tag, name                        state, schema, zone; models' overheads
  *                                                    and breakers; keys by their tokens' hash;
- *                                                    what alerts have been queued for
+ *                                                    what alerts have been queued for and
+ *                                                    the last of them; sum of erased days;
+ *                                                    password of the owner's pages
  *   2 history       civil day                        one record a day
  *   3 day           end_ms, subject, hash            calendar-day counters (kept `retention`)
  *   4 counter       end_ms, window, subject, hash    all other counters
@@ -57,6 +59,9 @@ void key_breaker(const char *model, struct row_key *out);
 void key_issued(const uint8_t hash[KEY_HASH], struct row_key *out);
 void key_issued_all(struct row_key *out); /* sorts before every issued key */
 bool key_is_issued(const struct kv_slice *key);
+void key_told(struct row_key *out);
+void key_erased(struct row_key *out); /* its value is that of a history row */
+void key_password(struct row_key *out);
 void key_history(int64_t day, struct row_key *out);
 void key_counter(struct window w, const struct slot *slot, enum subject s,
                  const uint8_t hash[SUBJECT_HASH], struct row_key *out);
@@ -208,6 +213,23 @@ struct alert_row {
 };
 void record_alert(const struct alert_row *a, struct record *out);
 bool record_alert_read(const struct kv_slice *v, struct alert_row *out);
+
+/* The last alerts, newest first. */
+struct told_row {
+    uint64_t id; /* of the alert that waits; else of no use */
+    struct alert_reason reason;
+    int64_t time_s; /* wall clock */
+    enum told told;
+};
+struct told_list {
+    unsigned n;
+    struct told_row row[TOLD_MAX];
+};
+void record_told(const struct told_list *l, struct record *out);
+bool record_told_read(const struct kv_slice *v, struct told_list *out);
+
+void record_password(const uint8_t hash[KEY_HASH], struct record *out);
+bool record_password_read(const struct kv_slice *v, uint8_t hash[KEY_HASH]);
 
 /* Whether a row is one that this program may have written: for the walk at opening. */
 bool record_row_ok(const void *key, size_t nkey, const void *value, size_t nvalue);
