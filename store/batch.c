@@ -108,6 +108,7 @@ static enum error (*const perform[])(struct batch *, struct op *) = {
     [OP_KEY_ADD] = batch_key_add,       [OP_KEY_REVOKE] = batch_key_revoke,
     [OP_ALERT_TAKE] = batch_alert_take, [OP_ALERT_DONE] = batch_alert_done,
     [OP_FORGIVE] = batch_forgive,       [OP_FORGIVE_MODEL] = batch_forgive_model,
+    [OP_PASSWORD] = batch_password,
 };
 
 /* Twice as many rows go as were added since the last look, so that nothing grows. */

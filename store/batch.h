@@ -62,6 +62,18 @@ enum error alert_reset(struct batch *b);
 enum error batch_dry(struct batch *b, const struct view *v, const struct verdict *verdict,
                      int64_t day);
 
+/* told.c: the last alerts, in the transaction that raises or ends them */
+enum error told_note(struct batch *b, uint64_t id, const struct alert_row *alert,
+                     enum told told);
+/* What has become of one that waits; nothing if newer ones have taken its place. */
+enum error told_mark(struct batch *b, uint64_t id, enum told told);
+
+/* totals.c: a day's row that goes; its bytes are gone after it */
+enum error totals_erased(struct batch *b, const struct kv_slice *day);
+
+/* password.c */
+enum error batch_password(struct batch *b, struct op *op);
+
 /* reset.c */
 enum error batch_clock_reset(struct batch *b, struct op *op);
 

@@ -426,7 +426,7 @@ enum error ledger_top(struct ledger *l, const struct policy *p,
                       struct ledger_caller out[TOP_MAX], unsigned *n, bool *whole);
 
 /* The password of the owner's pages as ledger_mac("dashboard", password): its first KEY_HASH
- * bytes. NULL takes it away. ERROR_NOT_FOUND: there is none. */
+ * bytes. NULL takes it away. ERROR_NOT_FOUND of either: there is none. */
 enum error ledger_set_password(struct ledger *l, const struct policy *p, const uint8_t *hash);
 enum error ledger_password(struct ledger *l, uint8_t hash[KEY_HASH]);
 
@@ -453,8 +453,11 @@ struct history_day {
 enum error ledger_history(struct ledger *l, const struct policy *p, int64_t first,
                           void (*visit)(void *arg, const struct history_day *d), void *arg);
 
-/* The sum over all days since the store was made, those that have been erased included: it never
- * decreases. `day` is unused. */
+/*
+ * The sum over all days since the store was made, those that have been erased included: it never
+ * decreases, but for what a board that was lost (as with a boot, where the run directory is on
+ * tmpfs) had not been folded of: refusals write nothing. `day` is unused.
+ */
 enum error ledger_totals(struct ledger *l, const struct policy *p, struct history_day *out);
 
 /* How a limit of a shared subject (everyone, anonymous) stands: `used` includes `reserved`. */

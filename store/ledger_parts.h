@@ -5,10 +5,12 @@
  *   batch.c   one write transaction over the operations that wait; with it (store/batch.h)
  *             charge.c (reserve, settle), upkeep.c (history, board, ended rows, period keys),
  *             reset.c (clock reset), keys.c (keys that the owner issued), forgive.c (a
- *             subject's quota given back), breaker.c (models that fail) and alert.c (what the
- *             owner is told)
+ *             subject's quota given back), breaker.c (models that fail), alert.c (what the
+ *             owner is told), told.c (what of it was last) and password.c (of the owner's pages)
  *   writer.c  the one thread that writes, and its queue
- *   report.c  figures for the owner; dry.c those of dry runs; use.c how a shared limit stands
+ *   report.c  figures for the owner; dry.c those of dry runs; totals.c of all days; top.c the
+ *             callers of today; use.c how a shared limit stands
+ *   livecount.c  counters on the board that are never rows; logline.c bounds the log by one
  */
 #ifndef STORE_LEDGER_PARTS_H
 #define STORE_LEDGER_PARTS_H
@@ -56,7 +58,8 @@ enum op_kind {
     OP_FORGIVE,       /* order: struct forgive_order */
     OP_FORGIVE_MODEL, /* order: char alias[LEDGER_MODEL_MAX] */
     OP_ALERT_TAKE,    /* order: struct alert_order */
-    OP_ALERT_DONE     /* order: struct alert_order */
+    OP_ALERT_DONE,    /* order: struct alert_order */
+    OP_PASSWORD       /* order: struct password_order */
 };
 
 /*
@@ -220,6 +223,11 @@ enum error breaker_decide(const struct view_context *c, const char *model, struc
 struct kv_cursor;
 typedef enum error key_visit(void *arg, struct kv_cursor *c, const struct ledger_key *k);
 enum error keys_each(struct kv_txn *t, key_visit *visit, void *arg);
+
+/* report.c: what is on the board and not in the rows of this transaction. */
+void ledger_unfolded(const struct view_context *c, uint32_t out[FIGURES]);
+/* report.c: whoever has this hash of the calendar day, as log and dashboard show it. */
+void ledger_name(const struct ledger *l, const uint8_t hash[SUBJECT_HASH], char out[17]);
 
 /* livecount.c: notes on a board that this process has made since when it counts. */
 void livecount_begin(struct ledger *l, const struct clock_now *now);
