@@ -19,9 +19,12 @@ struct history_walk {
     void *arg;
 };
 
-static void unfolded(const struct view_context *c, uint32_t out[FIGURES])
+/* The rows before the board: what they say is folded has to be on it, or the rest would wrap. */
+void ledger_unfolded(const struct view_context *c, uint32_t out[FIGURES])
 {
     uint8_t id[16];
+
+    atomic_thread_fence(memory_order_acquire);
 
     board_id(c->ledger->board, id);
     bool same = memcmp(id, c->state->board_id, sizeof id) == 0;
@@ -69,7 +72,7 @@ static enum error history(void *arg, const struct view_context *c)
 
     w->today =
         zone_day(view_zone(c->ledger, w->policy), storetime_now(&c->state->time, c->now));
-    unfolded(c, w->board);
+    ledger_unfolded(c, w->board);
     key_history(w->first, &from);
     enum error e = rows_each(c->txn, &from, visit_day, w);
     if (e == ERROR_NONE && !w->saw_today && any(w->board)) {
@@ -191,21 +194,26 @@ static enum error day_hash(void *arg, const struct view_context *c)
     return ERROR_NONE;
 }
 
+void ledger_name(const struct ledger *l, const uint8_t hash[SUBJECT_HASH], char out[17])
+{
+    uint8_t mac[MAC_SIZE];
+
+    mac_compute(l->display_key, "log", hash, SUBJECT_HASH, mac);
+    for (unsigned i = 0; i < 8; i++)
+        snprintf(out + 2 * i, 3, "%02x", mac[i]);
+}
+
 enum error ledger_display(struct ledger *l, const struct policy *p, struct demand *d,
                           enum subject s, char out[17])
 {
     struct naming n = {.policy = p, .demand = d, .subject = s};
-    uint8_t mac[MAC_SIZE];
 
     if (d->caller.id[s].n == 0) {
         snprintf(out, 17, "-");
         return ERROR_NONE;
     }
     enum error e = ledger_reading(l, day_hash, &n);
-    if (e != ERROR_NONE)
-        return e;
-    mac_compute(l->display_key, "log", n.hash, sizeof n.hash, mac);
-    for (unsigned i = 0; i < 8; i++)
-        snprintf(out + 2 * i, 3, "%02x", mac[i]);
-    return ERROR_NONE;
+    if (e == ERROR_NONE)
+        ledger_name(l, n.hash, out);
+    return e;
 }

@@ -94,9 +94,11 @@ static enum error erase_row(struct batch *b, enum table t, struct kv_cursor *c,
     if (t == TABLE_RESERVATION) {
         if (!record_hold_read(value, &h))
             return ERROR_STORE_INVALID;
-        /* May put a history row: LMDB moves the open cursor along, but `value` is gone. */
         e = count_unknown(b, &h);
+    } else if (t == TABLE_HISTORY) {
+        e = totals_erased(b, value);
     }
+    /* They may put a row: LMDB moves the open cursor along, but `value` is gone. */
     b->changed = true;
     return e == ERROR_NONE ? kv_cursor_delete(c) : e;
 }
@@ -136,8 +138,10 @@ enum error batch_erase(struct batch *b, unsigned most)
     /* Reservations go by boot time, which does not step: no hold applies to them. */
     enum error e = erase_table(b, TABLE_RESERVATION, &holds);
 
-    if (!storetime_may_erase(&b->state.time, b->state.time.time_ms))
+    if (e != ERROR_NONE || !storetime_may_erase(&b->state.time, b->state.time.time_ms) ||
+        (e = batch_history_flush(b)) != ERROR_NONE)
         return e;
+    b->day_loaded = false; /* its row may go, and must not come back with what it had */
     for (unsigned i = 0; i < sizeof tables / sizeof *tables && e == ERROR_NONE; i++)
         e = erase_table(b, tables[i], &most);
     return e;
