@@ -43,14 +43,14 @@ static const struct through_facts good = {
 
 /* ---- what is told ---- */
 
-struct told {
+struct heard {
     struct through_line lines[16];
     unsigned n;
 };
 
 static void keep(void *arg, const struct through_line *line)
 {
-    struct told *t = arg;
+    struct heard *t = arg;
 
     assert_true(t->n < N(t->lines));
     assert_true(line->text[0] != '\0' && line->topic[0] != '\0');
@@ -58,7 +58,7 @@ static void keep(void *arg, const struct through_line *line)
 }
 
 /* The line of a topic that is the most serious. */
-static const struct through_line *told_of(const struct told *t, const char *topic)
+static const struct through_line *told_of(const struct heard *t, const char *topic)
 {
     const struct through_line *found = NULL;
 
@@ -73,7 +73,7 @@ static void all_is_well(void **state)
 {
     static const char *const topics[] = {"path",    "address", "https",  "pages",
                                          "headers", "body",    "stream", "silence"};
-    struct told t = {0};
+    struct heard t = {0};
 
     (void)state;
     assert_int_equal(through_report(&good, keep, &t), 0);
@@ -430,7 +430,7 @@ static void each_trouble_has_a_line_for_its_server(void **state)
     (void)state;
     for (size_t i = 0; i < N(rows); i++) {
         struct through_facts f = good;
-        struct told t = {0};
+        struct heard t = {0};
         const struct through_line *l;
         unsigned n = 0;
 
@@ -455,7 +455,7 @@ static void each_trouble_has_a_line_for_its_server(void **state)
 static void what_the_site_needs_is_a_fault(void **state)
 {
     struct through_facts f = good;
-    struct told t = {0};
+    struct heard t = {0};
 
     (void)state;
     f.seen.authorization = f.seen.cookie = f.seen.custom = false;
@@ -623,7 +623,7 @@ static void f38_whose_address_is_counted(void **state)
     (void)state;
     for (size_t i = 0; i < N(addresses); i++) {
         struct through_facts f = good;
-        struct told t = {0};
+        struct heard t = {0};
         const struct through_line *l;
         unsigned n = 0;
 
