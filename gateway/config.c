@@ -457,12 +457,11 @@ struct policy config_policy(const struct config *c, bool single)
                        .n_limits = c->n_limits,
                        .local_time = c->local_time,
                        .retention_ms = c->retention_ms,
-                       .site_streams = single ? c->streams : 0};
+                       .site_streams = single ? c->streams : 0,
+                       .n_alert_at = c->n_alert_at,
+                       .alert_deliver = c->alert_url != NULL};
 
-    if (c->alert_url != NULL) {
-        p.n_alert_at = c->n_alert_at;
-        memcpy(p.alert_at, c->alert_at, sizeof p.alert_at);
-    }
+    memcpy(p.alert_at, c->alert_at, sizeof p.alert_at);
     return p;
 }
 

@@ -104,7 +104,7 @@ struct config {
     bool bypass_loose;        /* others can read the file: nothing was taken from it */
     char *bypass_header;      /* "X-Pennygate-Bypass" */
     struct limit bypass;      /* its own limit: subject SUBJECT_BYPASS */
-    /* alerts: off without a url */
+    /* alerts: only shown without a url */
     char *alert_url;        /* or NULL */
     char *alert_token_file; /* or NULL */
     char *alert_token;      /* sent as a bearer token; or NULL */

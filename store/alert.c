@@ -209,12 +209,11 @@ enum error alert_count(struct kv_txn *t, unsigned *n)
 }
 
 /* An id is never used again, so that who is late with a delivery marks no other alert. */
-static enum error queue(struct batch *b, const struct alert_reason *r)
+static enum error queue(struct batch *b, const struct alert_row *row)
 {
     static struct log_once once;
     struct tally t = {0, kv_last_id(b->txn) * IDS_EACH_WRITE};
-    const struct alert_row row = {
-        .reason = *r, .time_s = b->now.wall_ms / 1000, .queued_ms = b->state.time.time_ms};
+    const struct alert_reason *r = &row->reason;
     enum error e = each_row(b->txn, count_row, &t);
 
     if (e != ERROR_NONE)
@@ -223,10 +222,20 @@ static enum error queue(struct batch *b, const struct alert_reason *r)
         log_line_once(&once, (int)r->kind, LOG_LEVEL_WARNING,
                       "event=alert_dropped kind=%s name=%s: %u wait to be delivered",
                       alert_kind_name(r->kind), r->name, t.n);
-        return ERROR_NONE;
+        return told_note(b, 0, row, TOLD_GIVEN_UP);
     }
+    if ((e = told_note(b, t.next_id, row, TOLD_WAITS)) != ERROR_NONE)
+        return e;
     b->alerts++;
-    return put_row(b, b->state.time.time_ms, t.next_id, &row);
+    return put_row(b, b->state.time.time_ms, t.next_id, row);
+}
+
+static enum error raise_alert(struct batch *b, const struct alert_reason *r)
+{
+    const struct alert_row row = {
+        .reason = *r, .time_s = b->now.wall_ms / 1000, .queued_ms = b->state.time.time_ms};
+
+    return b->policy.alert_deliver ? queue(b, &row) : told_note(b, 0, &row, TOLD_HERE);
 }
 
 static struct alert_reason reason_of(enum alert_kind kind, unsigned percent, const char *name)
@@ -252,7 +261,7 @@ enum error alert_queue(struct batch *b, enum alert_kind kind, const char *name)
 
         e = set_flag(b, &r, &today, &fresh);
     }
-    return e == ERROR_NONE && fresh ? queue(b, &r) : e;
+    return e == ERROR_NONE && fresh ? raise_alert(b, &r) : e;
 }
 
 /* Thresholds */
@@ -309,7 +318,7 @@ static enum error cross(struct batch *b, const struct policy *p, const struct us
         if (fresh && percent > told.percent)
             told = r;
     }
-    return reached > 0 && told.percent == reached ? queue(b, &told) : ERROR_NONE;
+    return reached > 0 && told.percent == reached ? raise_alert(b, &told) : ERROR_NONE;
 }
 
 static bool has_place(const struct hold *h, enum subject s)
@@ -419,10 +428,11 @@ static bool is_moot(const struct storetime *t, const struct alert_row *row)
     return storetime_may_erase(t, t->time_ms) && t->time_ms - row->queued_ms >= GIVE_UP_MS;
 }
 
-static void tell_given_up(const struct alert_row *row)
+static enum error give_up(struct batch *b, uint64_t id, const struct alert_row *row)
 {
     log_line(LOG_LEVEL_WARNING, "event=alert_given_up kind=%s name=%s attempts=%u",
              alert_kind_name(row->reason.kind), row->reason.name, row->attempts);
+    return told_mark(b, id, TOLD_GIVEN_UP);
 }
 
 enum error batch_alert_done(struct batch *b, struct op *op)
@@ -432,12 +442,13 @@ enum error batch_alert_done(struct batch *b, struct op *op)
     enum error e = each_row(b->txn, seek_row, &w);
 
     if (e != ERROR_NONE || !w.found || (!o->delivered && w.row.attempts != o->alert.attempts) ||
-        (e = delete_row(b, &w.key)) != ERROR_NONE || o->delivered)
+        (e = delete_row(b, &w.key)) != ERROR_NONE)
         return e;
+    if (o->delivered)
+        return told_mark(b, o->alert.id, TOLD_DELIVERED);
     if (!is_moot(&b->state.time, &w.row))
         return put_row(b, b->state.time.time_ms + o->ms, o->alert.id, &w.row);
-    tell_given_up(&w.row);
-    return ERROR_NONE;
+    return give_up(b, o->alert.id, &w.row);
 }
 
 static int64_t bounded(int64_t ms)
@@ -497,15 +508,14 @@ static enum error sweep_row(void *arg, struct kv_cursor *c, const struct row_key
 {
     struct sweep *w = arg;
 
-    (void)key;
     if (!is_moot(w->time, row))
         return ERROR_NONE;
     w->found = true;
     if (!w->batch)
         return ERROR_NOT_FOUND;
-    tell_given_up(row);
     w->batch->changed = true;
-    return kv_cursor_delete(c);
+    enum error e = give_up(w->batch, id_of(key), row);
+    return e == ERROR_NONE ? kv_cursor_delete(c) : e;
 }
 
 enum error alert_sweep(struct batch *b)

@@ -13,6 +13,7 @@ static struct fixture *with_thresholds(void **state, uint8_t first, uint8_t seco
 {
     struct fixture *f = *state;
 
+    f->policy.alert_deliver = true;
     f->policy.n_alert_at = 0;
     if (first > 0)
         f->policy.alert_at[f->policy.n_alert_at++] = first;

@@ -1158,14 +1158,14 @@ static void test_refused_overrides(void **state)
 
 /* ---- faults ---- */
 
-struct told {
+struct heard {
     unsigned n;
     char lines[2048];
 };
 
 static void tell(void *arg, const char *line)
 {
-    struct told *t = arg;
+    struct heard *t = arg;
     size_t n = strlen(t->lines);
 
     t->n++;
@@ -1308,7 +1308,7 @@ static void test_faults(void **state)
 
     (void)state;
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
-        struct told told = {0};
+        struct heard told = {0};
         struct config *c = must_load(rows[i].text);
         unsigned n = config_faults(c, tell, &told);
 
@@ -1445,7 +1445,7 @@ static void test_warnings(void **state)
 
     (void)state;
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
-        struct told told = {0}, faults = {0};
+        struct heard told = {0}, faults = {0};
         struct config *c = must_load(rows[i].text);
         unsigned n = config_warnings(c, tell, &told);
 
@@ -1486,7 +1486,7 @@ static void test_bypass_secrets(void **state)
 
     (void)state;
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
-        struct told told = {0};
+        struct heard told = {0};
         struct config *c;
         unsigned n;
 
@@ -1519,7 +1519,7 @@ static void test_bypass_secrets(void **state)
              SITE MODEL "bypass { secret-file = '%s' unit = cost max = $1 }\n",
              scratch_path("bypass"));
     {
-        struct told told = {0};
+        struct heard told = {0};
         struct config *c = must_load(text);
 
         assert_int_equal(config_faults(c, tell, &told), 1); /* no price to count by */
@@ -1530,7 +1530,7 @@ static void test_bypass_secrets(void **state)
 static void test_alert_tokens(void **state)
 {
     char text[1024];
-    struct told told = {0};
+    struct heard told = {0};
     struct config *c;
 
     (void)state;
@@ -1580,7 +1580,7 @@ static void test_files_named(void **state)
              SITE "model demo { url = 'http://a' model = b\nkey-file = '%s' }\n",
              scratch_path("key"));
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
-        struct told told = {0};
+        struct heard told = {0};
 
         write_bytes("key", rows[i].content, rows[i].n, rows[i].mode);
         if (rows[i].says != NULL) {
@@ -1812,12 +1812,14 @@ static void test_policy(void **state)
     assert_int_equal(p.site_streams, 0);
     assert_int_equal(p.retention_ms, 7 * 86400000LL);
     assert_int_equal(config_policy(c, true).site_streams, 5);
-    assert_int_equal(p.n_alert_at, 0); /* without a url nobody would take what is queued */
+    assert_int_equal(p.n_alert_at, 2);
+    assert_false(p.alert_deliver); /* without a url nobody would take what is queued */
     config_drop(c);
     c = must_load(SITE "alerts { url = 'https://a' at = { 7, 9 } }\n");
     p = config_policy(c, false);
     assert_int_equal(p.n_alert_at, 2);
     assert_int_equal(p.alert_at[1], 9);
+    assert_true(p.alert_deliver);
     config_drop(c);
 }
 
