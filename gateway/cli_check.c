@@ -129,7 +129,7 @@ static const char *why_off(const struct config *c, enum config_section s)
     if (s == SECTION_BYPASS && c->bypass_secret == NULL)
         return "off, without a secret";
     if (s == SECTION_ALERTS && c->alert_url == NULL)
-        return "off, without a url";
+        return "none is posted, without a url";
     if (s == SECTION_TRANSCRIPTS && !c->transcripts)
         return "off, without keep = yes";
     return NULL;

@@ -536,7 +536,7 @@ static void warn_alerts(const struct config *c, struct findings *f)
 {
     if (c->alert_url == NULL) {
         if (c->alert_token_file != NULL || c->alert_ca_file != NULL)
-            find(f, "alerts: without a url there are none");
+            find(f, "alerts: without a url none is posted");
         return;
     }
     if (is_plain(c->alert_url))

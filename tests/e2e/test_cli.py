@@ -405,7 +405,7 @@ def test_check_tells_everything_on_one_screen(made):
                   r"spend +\$20\.00 +in a UTC month", r"price-input = \$1\.00", "provider = openai",
                   "max-history = 10", "streams = 8", "level = info", r"at most \$\d+\.\d+ a day can be spent",
                   "KiB in use", "zone ", "0 open streams", r"bypass +off, without a secret",
-                  r"alerts +off, without a url", r"transcripts +off, without keep = yes", "breaker-after = 5",
+                  r"alerts +none is posted, without a url", r"transcripts +off, without keep = yes", "breaker-after = 5",
                   "require = none", "proxy-header = x-forwarded-for"):
         assert re.search(words, out), words
     assert out.endswith("\n0 faults\n")
