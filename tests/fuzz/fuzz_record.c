@@ -61,6 +61,31 @@ static void check_hold(const struct kv_slice *v)
         require(h.row[i].n <= KV_KEY_MAX);
 }
 
+/* The pages show it as it is. */
+static void check_told(const struct kv_slice *v)
+{
+    struct told_list l;
+
+    if (!record_told_read(v, &l))
+        return;
+    require(l.n <= TOLD_MAX);
+    for (unsigned i = 0; i < l.n; i++)
+        require(l.row[i].reason.kind < ALERT_KINDS && l.row[i].reason.percent <= 100 &&
+                memchr(l.row[i].reason.name, '\0', sizeof l.row[i].reason.name) != NULL &&
+                l.row[i].told <= TOLD_GIVEN_UP && l.row[i].time_s >= 0);
+}
+
+static void check_password(const struct kv_slice *v)
+{
+    uint8_t hash[KEY_HASH];
+    struct record again;
+
+    if (!record_password_read(v, hash))
+        return;
+    record_password(hash, &again);
+    require(again.n == v->n && memcmp(again.bytes, v->data, again.n) == 0);
+}
+
 static void check_issued(const struct kv_slice *v)
 {
     struct ledger_key k;
@@ -119,6 +144,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     CHECK_WRITTEN(&value, breaker, record_breaker, record_breaker_read);
     CHECK_WRITTEN(&value, ledger_key, record_issued, record_issued_read);
     check_issued(&value);
+    CHECK_WRITTEN(&value, told_list, record_told, record_told_read);
+    check_told(&value);
+    check_password(&value);
     CHECK_WRITTEN(&value, hold, record_hold, record_hold_read);
     check_hold(&value);
     return 0;

@@ -70,6 +70,81 @@ static void test_counters_wrap_and_stay_apart(void **state)
     board_close(b);
 }
 
+static void test_a_counter_is_exchanged_if_it_is_what_it_was(void **state)
+{
+    struct board *b = open_board();
+    uint32_t from = 0;
+
+    (void)state;
+    assert_true(board_exchange(b, 70, &from, 17));
+    assert_int_equal(board_get(b, 70), 17);
+    from = 3;
+    assert_false(board_exchange(b, 70, &from, 18));
+    assert_int_equal(from, 17); /* what is there */
+    assert_int_equal(board_get(b, 70), 17);
+    assert_true(board_exchange(b, 70, &from, 0));
+    from = 5;
+    assert_false(board_exchange(b, BOARD_COUNTERS, &from, 1)); /* there is none */
+    assert_int_equal(from, 0);
+    assert_false(board_exchange(b, UINT32_MAX, &from, 1));
+    board_close(b);
+}
+
+/* In a child: claims counters in the order of their numbers; writes how many it got. */
+static int claim(int tell, uint32_t me)
+{
+    struct board *b;
+    unsigned mine = 0;
+
+    if (board_open(scratch_path("board"), &b) != ERROR_NONE)
+        return 1;
+    for (unsigned i = 0; i < BOARD_COUNTERS; i++) {
+        uint32_t from = 0;
+
+        if (board_exchange(b, i, &from, me))
+            mine++;
+        else if (from == 0)
+            return 2;
+    }
+    return write(tell, &mine, sizeof mine) == sizeof mine ? 0 : 1;
+}
+
+static void test_F15_of_processes_that_claim_at_once_one_gets_it(void **state)
+{
+    struct board *b = open_board();
+    pid_t children[PROCESSES];
+    unsigned got, all = 0;
+    int tell[2];
+
+    (void)state;
+    assert_int_equal(pipe(tell), 0);
+    for (unsigned i = 0; i < PROCESSES; i++)
+        if ((children[i] = fork()) == 0)
+            _exit(claim(tell[1], i + 1));
+    for (unsigned i = 0; i < PROCESSES; i++) {
+        assert_int_equal(scratch_wait(children[i]), 0);
+        assert_int_equal(read(tell[0], &got, sizeof got), sizeof got);
+        all += got;
+    }
+    close(tell[0]);
+    close(tell[1]);
+    assert_int_equal(all, BOARD_COUNTERS);
+    for (unsigned i = 0; i < BOARD_COUNTERS; i++)
+        assert_in_range(board_get(b, i), 1, PROCESSES);
+    board_close(b);
+}
+
+static void test_who_has_made_it(void **state)
+{
+    struct board *first = open_board(), *second = open_board();
+
+    (void)state;
+    assert_true(board_is_new(first));
+    assert_false(board_is_new(second));
+    board_close(first);
+    board_close(second);
+}
+
 static void test_a_board_outlives_its_processes(void **state)
 {
     struct board *b = open_board();
@@ -340,6 +415,9 @@ int main(void)
     const struct CMUnitTest tests[] = {
         IN_SCRATCH(test_a_new_board),
         IN_SCRATCH(test_counters_wrap_and_stay_apart),
+        IN_SCRATCH(test_a_counter_is_exchanged_if_it_is_what_it_was),
+        IN_SCRATCH(test_F15_of_processes_that_claim_at_once_one_gets_it),
+        IN_SCRATCH(test_who_has_made_it),
         IN_SCRATCH(test_a_board_outlives_its_processes),
         IN_SCRATCH(test_F15_processes_that_add_at_once),
         IN_SCRATCH(test_F1_processes_that_create_at_once_have_one_board),

@@ -166,6 +166,107 @@ static void an_alert_that_waits_is_bounded(void **state)
     }
 }
 
+/* Its name goes into pages and texts as it is. */
+static void an_alert_that_is_shown_is_bounded(void **state)
+{
+    static const struct {
+        const char *why, *name;
+        unsigned kind, percent;
+        int64_t time_s;
+        unsigned told;
+        bool ok;
+    } rows[] = {
+        {"what is written", "site-day", ALERT_THRESHOLD, 80, 1796022000, TOLD_HERE, true},
+        {"the last of each", "a", ALERT_KINDS - 1, 100, 0, TOLD_GIVEN_UP, true},
+        {"of no kind", "site-day", ALERT_KINDS, 80, 1, TOLD_HERE, false},
+        {"more than all of it", "site-day", 0, 101, 1, TOLD_HERE, false},
+        {"told before 1970", "site-day", 0, 80, -1, TOLD_HERE, false},
+        {"told in no year", "site-day", 0, 80, INT64_MAX, TOLD_HERE, false},
+        {"something else has become of it", "site-day", 0, 80, 1, TOLD_GIVEN_UP + 1, false},
+        {"an element of the page", "<b>", 0, 80, 1, TOLD_HERE, false},
+        {"no name", "", 0, 80, 1, TOLD_HERE, false},
+    };
+    struct row_key key;
+
+    (void)state;
+    key_told(&key);
+    for (size_t i = 0; i < N(rows); i++) {
+        struct told_list l = {.n = TOLD_MAX};
+        struct record r;
+
+        for (unsigned k = 0; k < TOLD_MAX; k++) {
+            l.row[k].time_s = 1;
+            l.row[k].reason.name[0] = 'a';
+        }
+        struct told_row *last = &l.row[TOLD_MAX - 1];
+        last->reason.kind = (enum alert_kind)rows[i].kind;
+        last->reason.percent = rows[i].percent;
+        last->time_s = rows[i].time_s;
+        last->told = (enum told)rows[i].told;
+        memset(last->reason.name, 0, sizeof last->reason.name);
+        memcpy(last->reason.name, rows[i].name, strlen(rows[i].name));
+        record_told(&l, &r);
+        if (row_ok(&key, &r) != rows[i].ok)
+            fail_msg("%s", rows[i].why);
+    }
+}
+
+static void the_last_alerts_are_so_many(void **state)
+{
+    struct told_list l = {.n = 0};
+    struct row_key key;
+    struct record r;
+
+    (void)state;
+    key_told(&key);
+    record_told(&l, &r);
+    assert_true(row_ok(&key, &r));
+    r.bytes[1] = TOLD_MAX + 1;
+    assert_false(row_ok(&key, &r));
+    r.bytes[1] = 1; /* and is not there */
+    assert_false(row_ok(&key, &r));
+    r.bytes[1] = 0;
+    r.n++;
+    assert_false(row_ok(&key, &r));
+    r.n--;
+    r.bytes[0]++; /* of a later program */
+    assert_false(row_ok(&key, &r));
+    r.bytes[0]--;
+    key.n++; /* no such name */
+    assert_false(row_ok(&key, &r));
+}
+
+static void a_sum_and_a_password_have_one_row_each(void **state)
+{
+    const struct history_day sum = {.admitted = 7};
+    const uint8_t hash[KEY_HASH] = {1, 2, 3};
+    struct history_day day = {0};
+    uint8_t read[KEY_HASH] = {0};
+    struct row_key key;
+    struct record r;
+
+    (void)state;
+    key_erased(&key);
+    record_history(&sum, &r);
+    assert_true(row_ok(&key, &r));
+    assert_true(record_history_read(&(struct kv_slice){r.bytes, r.n}, &day));
+    assert_int_equal(day.admitted, 7);
+    key.n++;
+    assert_false(row_ok(&key, &r));
+    key_password(&key);
+    record_password(hash, &r);
+    assert_true(row_ok(&key, &r));
+    assert_true(record_password_read(&(struct kv_slice){r.bytes, r.n}, read));
+    assert_memory_equal(read, hash, sizeof read);
+    r.n--;
+    assert_false(row_ok(&key, &r));
+    r.n += 2;
+    assert_false(row_ok(&key, &r));
+    r.n--;
+    key.n++;
+    assert_false(row_ok(&key, &r));
+}
+
 /* One that never ends would keep its threshold quiet for ever. */
 static void the_flag_of_an_alert_is_bounded(void **state)
 {
@@ -257,6 +358,9 @@ int main(void)
         cmocka_unit_test(a_reservation_names_rows_of_counters_alone),
         cmocka_unit_test(what_else_a_reservation_says_is_bounded),
         cmocka_unit_test(an_alert_that_waits_is_bounded),
+        cmocka_unit_test(an_alert_that_is_shown_is_bounded),
+        cmocka_unit_test(the_last_alerts_are_so_many),
+        cmocka_unit_test(a_sum_and_a_password_have_one_row_each),
         cmocka_unit_test(the_flag_of_an_alert_is_bounded),
         cmocka_unit_test(the_overhead_that_was_learnt_is_bounded),
         cmocka_unit_test(a_key_was_issued_in_some_year),
