@@ -9,6 +9,7 @@
 #include <stdint.h>
 
 #include "gateway/config.h"
+#include "gateway/config_value.h"
 #include "gateway/sink.h"
 #include "store/ledger.h"
 
@@ -27,10 +28,10 @@ struct report_dry {
 };
 
 struct report {
-    const struct config *config; /* held */
-    int64_t now_s;               /* wall clock */
-    int64_t first_day;           /* asked for; days without use are not in `days` */
-    bool priced;                 /* some model has a price */
+    struct config *config; /* held */
+    int64_t now_s;         /* wall clock */
+    int64_t first_day;     /* asked for; days without use are not in `days` */
+    bool priced;           /* some model has a price */
     struct ledger_state state;
     struct history_day *days; /* oldest first */
     unsigned n_days;
@@ -73,6 +74,19 @@ uint64_t report_value(const struct history_day *d, const struct report_column *c
 
 #define REPORT_DATE_MAX 16
 const char *report_date(int64_t day, char out[REPORT_DATE_MAX]); /* 2026-11-30 */
+#define REPORT_TIME_MAX 32
+const char *report_time(int64_t s, char out[REPORT_TIME_MAX]); /* 2026-11-30T11:22:33Z */
+
+/* How far the store's time is ahead of the clock, in whole seconds: 0 if by no more than one. */
+int64_t report_ahead_s(const struct report *r);
+/* What the store takes of its room, in percent, rounded down; what is free in it left out. */
+unsigned report_store_percent(const struct report *r);
+
+/* What the configuration calls them; a subject's name also where that has none. */
+const char *report_subject(enum subject s);
+const char *report_unit(enum unit u);
+const char *report_window(const struct limit *l, char out[CONFIG_VALUE_MAX]);
+const char *report_told(enum told t); /* "none", "waits", "delivered", "given_up" */
 
 /* The outputs: `stats --json` and /dashboard.json; /dashboard; /metrics. */
 void report_json(struct sink *s, const struct report *r);

@@ -1,22 +1,42 @@
-/* Writes to an exchange. Security: every text of JSON is escaped here, a cut piece is not sent. */
+/* Writes in pieces of a buffer. Security: every text of JSON is escaped here, a cut piece is not sent. */
 #include "gateway/sink.h"
 
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
-void sink_init(struct sink *s, struct exchange *x)
+void sink_to(struct sink *s, sink_write *write, void *to)
 {
-    s->x = x;
+    s->write = write;
+    s->to = to;
+    s->x = NULL;
     s->total = 0;
     s->failed = false;
     s->n = 0;
 }
 
+static bool to_exchange(void *to, const void *bytes, size_t n)
+{
+    struct exchange *x = to;
+
+    return x->ops->write(x, bytes, n);
+}
+
+void sink_init(struct sink *s, struct exchange *x)
+{
+    sink_to(s, x != NULL ? to_exchange : NULL, x);
+    s->x = x;
+}
+
+bool sink_file(void *to, const void *bytes, size_t n)
+{
+    return fwrite(bytes, 1, n, to) == n;
+}
+
 static void drain(struct sink *s)
 {
-    if (s->n > 0 && s->x != NULL && !s->failed)
-        s->failed = !s->x->ops->write(s->x, s->buffer, s->n);
+    if (s->n > 0 && s->write != NULL && !s->failed)
+        s->failed = !s->write(s->to, s->buffer, s->n);
     s->n = 0;
 }
 
@@ -72,5 +92,5 @@ void sink_string(struct sink *s, const char *text)
 bool sink_end(struct sink *s)
 {
     drain(s);
-    return !s->failed && s->x->ops->flush(s->x);
+    return !s->failed && (s->x == NULL || s->x->ops->flush(s->x));
 }
