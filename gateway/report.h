@@ -10,6 +10,7 @@
 
 #include "gateway/config.h"
 #include "gateway/config_value.h"
+#include "gateway/lines.h"
 #include "gateway/sink.h"
 #include "store/ledger.h"
 
@@ -88,7 +89,10 @@ const char *report_unit(enum unit u);
 const char *report_window(const struct limit *l, char out[CONFIG_VALUE_MAX]);
 const char *report_told(enum told t); /* "none", "waits", "delivered", "given_up" */
 
-/* The outputs: `stats --json` and /dashboard.json; /dashboard; /metrics. */
+/* The outputs: `stats`, by default and with --csv; `stats --json` and /dashboard.json;
+ * /dashboard; /metrics. */
+void report_table(const struct lines *l, const struct report *r);
+void report_csv(struct sink *s, const struct report *r);
 void report_json(struct sink *s, const struct report *r);
 void dashboard_html(struct sink *s, const struct report *r);
 void metrics_text(struct sink *s, const struct report *r);

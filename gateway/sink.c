@@ -40,7 +40,7 @@ static void drain(struct sink *s)
     s->n = 0;
 }
 
-static void put(struct sink *s, const char *bytes, size_t n)
+void sink_bytes(struct sink *s, const char *bytes, size_t n)
 {
     s->total += n;
     while (n > 0) {
@@ -57,7 +57,7 @@ static void put(struct sink *s, const char *bytes, size_t n)
 
 void sink_text(struct sink *s, const char *text)
 {
-    put(s, text, strlen(text));
+    sink_bytes(s, text, strlen(text));
 }
 
 void sink_format(struct sink *s, const char *format, ...)
@@ -70,7 +70,7 @@ void sink_format(struct sink *s, const char *format, ...)
     if (n < 0 || (size_t)n >= sizeof piece)
         s->failed = true; /* a cut header must not be sent */
     else
-        put(s, piece, (size_t)n);
+        sink_bytes(s, piece, (size_t)n);
 }
 
 /* UTF-8 needs no escape, U+2028 neither. */
@@ -81,7 +81,7 @@ void sink_string(struct sink *s, const char *text)
         size_t plain = 0;
         while ((unsigned char)text[plain] >= 0x20 && text[plain] != '"' && text[plain] != '\\')
             plain++;
-        put(s, text, plain);
+        sink_bytes(s, text, plain);
         text += plain;
         if (*text != '\0')
             sink_format(s, "\\u%04x", (unsigned)(unsigned char)*text++);

@@ -31,6 +31,7 @@ void sink_to(struct sink *s, sink_write *write, void *to);
 sink_write sink_file; /* to a FILE */
 
 void sink_text(struct sink *s, const char *text);
+void sink_bytes(struct sink *s, const char *bytes, size_t n);
 /* At most SINK_PIECE bytes; the sink fails where it would be more. */
 #define SINK_PIECE 256 /* longest formatted piece: a policy item of 100 bytes */
 void sink_format(struct sink *s, const char *format, ...) __attribute__((format(printf, 2, 3)));
