@@ -11,7 +11,7 @@
 
 #define INDENT          12 /* of what does not fit: behind a date and two blanks */
 #define TEXT_MAX        512
-#define WARNED_AT       80 /* percent of a budget */
+#define WARNED_PART     5  /* a budget of which less than a fifth is left is told apart: 80 % */
 #define STORE_WARNED_AT 75 /* percent of its room */
 #define TOLD_ROWS       5  /* of the last alerts: the dashboard and JSON have all */
 
@@ -62,7 +62,7 @@ static void put_day(const struct lines *l, const struct report *r, const struct 
                      report_date(d->day, date), d->admitted, refused, d->tokens_in,
                      d->tokens_out, cost, errors);
 
-    if (n <= LINES_COLUMNS)
+    if (n <= LINES_COLUMNS + 1)
         sink_text(l->sink, line);
     else
         words(l, date,
@@ -93,8 +93,7 @@ static enum tone tone_of(const struct limit *l, uint64_t used)
         return TONE_PLAIN;
     if (used >= l->max)
         return TONE_FAULT;
-    return used >= l->max / 100 * WARNED_AT + l->max % 100 * WARNED_AT / 100 ? TONE_WARNING
-                                                                             : TONE_PLAIN;
+    return used >= l->max - l->max / WARNED_PART ? TONE_WARNING : TONE_PLAIN;
 }
 
 struct budget_text {
@@ -102,24 +101,35 @@ struct budget_text {
         reserved[CONFIG_VALUE_MAX], released[CONFIG_VALUE_MAX];
 };
 
-/* A row up to what is used, and what follows it. */
-#define LIMIT_COLUMNS "%-17s %-9s %-10s %-6s "
+#define LIMIT_COLUMNS  "%-17s %-9s %-10s "
+#define MAX_WIDTH      12
+#define RESERVED_WIDTH 11 /* both with the blank before them */
 
+static int wider(int width, const char *text)
+{
+    int n = (int)strlen(text) + 1;
+
+    return n > width ? n : width;
+}
+
+/* In columns; what is too long for its own takes from those before it what they can spare. */
 static bool put_budget_row(const struct lines *l, const struct report_limit *rl,
                            const struct budget_text *t)
 {
     const struct limit *limit = rl->limit;
-    char begin[TEXT_MAX], used[TEXT_MAX], end[TEXT_MAX];
-    int n = snprintf(begin, sizeof begin, LIMIT_COLUMNS, limit->name,
+    char begin[TEXT_MAX], used[TEXT_MAX];
+    int n = snprintf(begin, sizeof begin, LIMIT_COLUMNS "%s", limit->name,
                      report_subject(limit->subject), report_unit(limit->unit), t->window);
+    int reserved = wider(RESERVED_WIDTH, t->reserved);
+    int max = wider(MAX_WIDTH + RESERVED_WIDTH - reserved, t->max);
+    int left = LINES_COLUMNS - n - max - reserved;
 
-    n += snprintf(used, sizeof used, "%11s", t->used);
-    n += snprintf(end, sizeof end, " %11s %10s\n", t->max, t->reserved);
-    if (n > LINES_COLUMNS + 1)
+    if (left < wider(0, t->used))
         return false;
+    snprintf(used, sizeof used, "%*s", left, t->used);
     sink_text(l->sink, begin);
     lines_tone(l, tone_of(limit, rl->use.used), used);
-    sink_text(l->sink, end);
+    put(l, "%*s%*s\n", max, t->max, reserved, t->reserved);
     if (limit->pace)
         put(l, "%57s %11s\n", "released by now", t->released);
     return true;
@@ -167,7 +177,7 @@ static void put_dry(const struct lines *l, const struct report *r)
         const struct limit *limit = &r->config->limits[i];
         uint64_t refused = report_dry_of(r, r->state.today, limit->name);
         char window[CONFIG_VALUE_MAX], line[TEXT_MAX];
-        int n = snprintf(line, sizeof line, LIMIT_COLUMNS "%25" PRIu64 "\n", limit->name,
+        int n = snprintf(line, sizeof line, LIMIT_COLUMNS "%-6s %25" PRIu64 "\n", limit->name,
                          report_subject(limit->subject), report_unit(limit->unit),
                          report_window(limit, window), refused);
 
@@ -176,7 +186,7 @@ static void put_dry(const struct lines *l, const struct report *r)
         head_once(
             l, &begun,
             "\ndry run           per       unit       window  would have refused today\n");
-        if (n <= LINES_COLUMNS)
+        if (n <= LINES_COLUMNS + 1)
             sink_text(l->sink, line);
         else
             words(l, limit->name, "per %s, %s%s%s: would have refused %" PRIu64 " today",
@@ -197,9 +207,9 @@ static void put_callers(const struct lines *l, const struct report *r)
         bool known = r->priced || c->used.of[UNIT_COST] > 0;
 
         head_once(l, &begun,
-                  "\nmost calls today                        calls           tokens"
+                  "\nmost calls today                       calls           tokens"
                   "               cost\n");
-        put(l, "%-9s %-16s %18" PRIu64 " %16" PRIu64 " %18s\n", report_subject(c->subject),
+        put(l, "%-9s %-16s %17" PRIu64 " %16" PRIu64 " %18s\n", report_subject(c->subject),
             c->name, c->used.of[UNIT_CALLS], c->used.of[UNIT_TOKENS],
             known ? price_format(c->used.of[UNIT_COST], text) : "-");
     }
