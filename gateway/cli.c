@@ -12,6 +12,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "gateway/lines.h"
 #include "platform/mac.h"
 
 #ifndef PENNYGATE_VERSION /* the Makefile's */
@@ -112,34 +113,6 @@ static int cli_version(struct cli *cli)
     return CLI_OK;
 }
 
-static int cli_help(struct cli *cli)
-{
-    (void)cli;
-    printf("usage: pennygate [-c FILE] COMMAND [flags]\n\n");
-    for (size_t i = 0; i < COUNT(commands); i++)
-        printf("  %-11s %s\n", commands[i].name, commands[i].help);
-    printf("\n");
-    for (size_t i = 0; i < COUNT(flags); i++) {
-        char head[32];
-        const char *separator = "";
-
-        snprintf(head, sizeof head, "%s %s", flags[i].name,
-                 flags[i].value != NULL ? flags[i].value : "");
-        printf("  %-21s %s (", head, flags[i].help);
-        for (size_t k = 0; k < COUNT(commands); k++) {
-            if (flags[i].bit == FLAG_CONFIG || (commands[k].flags & flags[i].bit) == 0)
-                continue;
-            printf("%s%s", separator, commands[k].name);
-            separator = ", ";
-        }
-        printf("%s)\n", flags[i].bit == FLAG_CONFIG ? CONFIG_PATH : "");
-    }
-    printf("\nWithout a command it serves the web server that started it, by FastCGI or CGI.\n"
-           "Exit status: 0 done, 1 failed or faults found, 2 not understood.\n"
-           "See pennygate(8) and pennygate.conf(5).\n");
-    return CLI_OK;
-}
-
 int cli_fail(const char *format, ...)
 {
     va_list args;
@@ -151,6 +124,81 @@ int cli_fail(const char *format, ...)
     va_end(args);
     fputc('\n', stderr);
     return CLI_FAILED;
+}
+
+#define WRAP_MAX 512 /* longest: a path of 100 bytes and some advice */
+
+static void wrap(unsigned indent, const char *head, const char *format, va_list args)
+{
+    char text[WRAP_MAX];
+    struct sink s;
+    const struct lines l = {&s, lines_colours(stdout)};
+    enum tone tone = strcmp(head, "FAULT") == 0  ? TONE_FAULT
+                     : strcmp(head, "note") == 0 ? TONE_WARNING
+                                                 : TONE_PLAIN;
+
+    vsnprintf(text, sizeof text, format, args);
+    sink_to(&s, sink_file, stdout);
+    lines_wrap(&l, indent, tone, head, text);
+    (void)sink_end(&s); /* cli_main tells of a stream that has failed */
+}
+
+void cli_wrap(const char *head, const char *format, ...)
+{
+    va_list args;
+
+    va_start(args, format);
+    wrap(CLI_INDENT, head, format, args);
+    va_end(args);
+}
+
+void cli_wrap_at(unsigned indent, const char *head, const char *format, ...)
+{
+    va_list args;
+
+    va_start(args, format);
+    wrap(indent, head, format, args);
+    va_end(args);
+}
+
+/* Which commands take the flag. */
+static void name_takers(const struct flag *f, char out[WRAP_MAX])
+{
+    size_t n = 0;
+
+    if (f->bit == FLAG_CONFIG)
+        n += (size_t)snprintf(out, WRAP_MAX, "%s", CONFIG_PATH);
+    for (size_t k = 0; k < COUNT(commands) && f->bit != FLAG_CONFIG && n < WRAP_MAX; k++) {
+        if ((commands[k].flags & f->bit) != 0)
+            n += (size_t)snprintf(out + n, WRAP_MAX - n, "%s%s", n > 0 ? ", " : "",
+                                  commands[k].name);
+    }
+}
+
+#define HELP_INDENT 24
+
+static int cli_help(struct cli *cli)
+{
+    char head[HELP_INDENT + 8], takers[WRAP_MAX];
+
+    (void)cli;
+    printf("usage: pennygate [-c FILE] COMMAND [flags]\n\n");
+    for (size_t i = 0; i < COUNT(commands); i++) {
+        snprintf(head, sizeof head, "  %s", commands[i].name);
+        cli_wrap_at(HELP_INDENT - 2, head, "%s", commands[i].help);
+    }
+    printf("\n");
+    for (size_t i = 0; i < COUNT(flags); i++) {
+        const char *value = flags[i].value != NULL ? flags[i].value : "";
+
+        snprintf(head, sizeof head, "  %s%s%s", flags[i].name, value[0] ? " " : "", value);
+        name_takers(&flags[i], takers);
+        cli_wrap_at(HELP_INDENT, head, "%s (%s)", flags[i].help, takers);
+    }
+    printf("\nWithout a command it serves the web server that started it, by FastCGI or CGI.\n"
+           "Exit status: 0 done, 1 failed or faults found, 2 not understood.\n"
+           "See pennygate(8) and pennygate.conf(5).\n");
+    return CLI_OK;
 }
 
 static int usage(const char *what, const char *argument)

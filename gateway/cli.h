@@ -44,9 +44,13 @@ int cli_fail(const char *format, ...) __attribute__((format(printf, 1, 2)));
 /* "PATH: what went wrong; what to do": errno's text for ERROR_SYSTEM. Returns CLI_FAILED. */
 int cli_fail_at(const char *path, enum error e);
 
-/* Words in lines of 80 columns, indented behind a head; cut at 512 bytes. */
+/* Words in lines of 80 columns, indented behind a head; cut at 512 bytes. The heads "note" and
+ * "FAULT" are coloured where there are colours. */
 #define CLI_INDENT 12
 void cli_wrap(const char *head, const char *format, ...) __attribute__((format(printf, 2, 3)));
+/* The same with another indent. */
+void cli_wrap_at(unsigned indent, const char *head, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
 
 /* Loads the configuration; CLI_OK, or CLI_USAGE and the message is told. */
 int cli_load(const struct cli *cli, struct config **out);

@@ -5,16 +5,15 @@
  */
 #include <grp.h>
 #include <inttypes.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "gateway/cli.h"
 #include "gateway/config_list.h"
 #include "gateway/config_value.h"
+#include "gateway/lines.h"
 #include "platform/mac.h"
 
-#define COLUMNS  80
 #define INDENT   CLI_INDENT
 #define TEXT_MAX 512 /* longest: a path of 100 bytes and some advice */
 
@@ -22,31 +21,6 @@ struct check {
     const struct config *config;
     unsigned faults, refusing; /* of which so many make each request a 503 */
 };
-
-void cli_wrap(const char *head, const char *format, ...)
-{
-    char line[TEXT_MAX];
-    const char *text = line;
-    size_t column = INDENT;
-    va_list args;
-
-    va_start(args, format);
-    vsnprintf(line, sizeof line, format, args);
-    va_end(args);
-    printf("%-*s", INDENT, head);
-    while (*text != '\0') {
-        size_t n = strcspn(text, " ");
-
-        if (column > INDENT && column + 1 + n > COLUMNS) {
-            printf("\n%*s", INDENT, "");
-            column = INDENT;
-        }
-        printf("%s%.*s", column > INDENT ? " " : "", (int)n, text);
-        column += n + (column > INDENT);
-        text += n + (text[n] == ' ');
-    }
-    printf("\n");
-}
 
 static void fault(void *arg, const char *line)
 {
@@ -71,7 +45,7 @@ static void flow(size_t *column, size_t blanks, const char *key, const char *val
 {
     size_t n = strlen(key) + strlen(value) + strlen(end);
 
-    if (*column > INDENT && *column + blanks + n > COLUMNS) {
+    if (*column > INDENT && *column + blanks + n > LINES_COLUMNS) {
         printf("\n%*s", INDENT, "");
         *column = INDENT;
     } else if (*column > INDENT) {
@@ -182,12 +156,17 @@ static void show_limits(const struct config *c)
 {
     for (unsigned i = 0; i < c->n_limits; i++) {
         const struct limit *l = &c->limits[i];
-        char much[64], when[64], window[CONFIG_VALUE_MAX];
+        const char *head = i == 0 ? "limits" : "";
+        char much[64], when[64], window[CONFIG_VALUE_MAX], row[TEXT_MAX];
 
         how_much(l, much);
         how_long(c, l, when);
-        printf("%-*s%-17s %-16s %-15s %s\n", INDENT, i == 0 ? "limits" : "", l->name, much,
-               when, whose[l->subject]);
+        if (snprintf(row, sizeof row, "%-*s%-17s %-16s %-15s %s", INDENT, head, l->name, much,
+                     when, whose[l->subject]) <= LINES_COLUMNS)
+            printf("%s\n", row);
+        else
+            cli_wrap(head, "%s: %s%s%s, %s", l->name, much, when[0] != '\0' ? " " : "", when,
+                     whose[l->subject]);
         if (l->pace)
             printf("%*s%-17s released evenly over the %s\n", INDENT, "", "",
                    config_value_text(config_option(SECTION_LIMIT, "window"), l, window));
@@ -307,16 +286,18 @@ static enum error show_state(const struct config *c, struct ledger *l)
 
     if (e != ERROR_NONE)
         return e;
-    printf("%-*s%" PRIu64 " of %" PRIu64 " KiB in use, zone %s, %" PRIu64 " open stream%s%s\n",
-           INDENT, "store", s.usage.used_bytes / 1024, s.usage.map_bytes / 1024, s.zone,
-           s.open_streams, s.open_streams == 1 ? "" : "s", s.paused ? ", paused" : "");
+    cli_wrap("store",
+             "%" PRIu64 " of %" PRIu64 " KiB in use, zone %s, %" PRIu64 " open stream%s%s",
+             s.usage.used_bytes / 1024, s.usage.map_bytes / 1024, s.zone, s.open_streams,
+             s.open_streams == 1 ? "" : "s", s.paused ? ", paused" : "");
     if (s.usage.used_bytes - s.usage.free_bytes > s.usage.map_bytes / 4 * 3)
         cli_wrap("note", "the store is more than three quarters full: raise store-size");
     if (s.paused)
         cli_wrap("note", "the site is paused: nobody is admitted until pennygate resume");
     if (s.store_ms > s.clock_ms + 1000)
-        printf("%*sits time is %s ahead of the clock (see pennygate clock)\n", INDENT, "",
-               config_value_duration((uint64_t)(s.store_ms - s.clock_ms) / 1000 * 1000, text));
+        cli_wrap(
+            "note", "its time is %s ahead of the clock (see pennygate clock)",
+            config_value_duration((uint64_t)(s.store_ms - s.clock_ms) / 1000 * 1000, text));
     if (s.alerts > 0)
         cli_wrap("note", "%u alert%s to be delivered: if that stays so, the log says why",
                  s.alerts, s.alerts == 1 ? " waits" : "s wait");

@@ -201,8 +201,10 @@ static int make_store(const struct config *c, const uint8_t secret[SECRET_SIZE])
 static void next_step(const struct cli *cli, const struct config *c)
 {
     if (c->run_directory != NULL)
-        printf("If %s is on a tmpfs, let tmpfiles.d or the init script make it at each boot.\n",
-               c->run_directory);
+        cli_wrap_at(
+            0, "",
+            "If %s is on a tmpfs, let tmpfiles.d or the init script make it at each boot.",
+            c->run_directory);
     if (strcmp(cli->config, CONFIG_PATH) == 0)
         printf("Next: pennygate check\n");
     else

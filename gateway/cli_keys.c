@@ -10,6 +10,7 @@
 #include "gateway/caller.h"
 #include "gateway/cli.h"
 #include "gateway/config_value.h"
+#include "gateway/report.h"
 #include "platform/mac.h"
 #include "platform/random.h"
 #include "store/period.h"
@@ -199,6 +200,9 @@ static int add(struct cli *cli)
 
 /* ---- list ---- */
 
+#define LEFT_INDENT  33 /* behind the longest name */
+#define LIMIT_INDENT 45 /* behind name and date */
+
 struct list {
     unsigned n;
     struct ledger_key key[KEYS_MAX];
@@ -223,13 +227,13 @@ static const char *unit_of(const struct limit *l)
 }
 
 /* As --limit takes it. */
-static void print_limit(const struct limit *l)
+static size_t limit_text(const struct limit *l, char *out, size_t room)
 {
     char window[CONFIG_VALUE_MAX], max[CONFIG_VALUE_MAX];
 
     config_value_text(limit_option("window"), l, window);
-    printf("%s%s%s=%s", unit_of(l), window[0] != '\0' ? "/" : "", window,
-           config_value_amount(l->unit, l->max, max));
+    return (size_t)snprintf(out, room, "%s%s%s=%s", unit_of(l), window[0] != '\0' ? "/" : "",
+                            window, config_value_amount(l->unit, l->max, max));
 }
 
 /* What its limits of calls, its own or the configuration's, leave it now. */
@@ -246,23 +250,23 @@ static void print_left(struct ledger *l, const struct policy *p, const struct le
         char window[CONFIG_VALUE_MAX], max[CONFIG_VALUE_MAX];
 
         if (s->limit.subject == SUBJECT_KEY)
-            printf("%*s%" PRIu64 " of %s calls left, per %s\n", 33, "", s->remaining,
-                   config_value_amount(UNIT_CALLS, s->limit.max, max),
-                   config_value_text(limit_option("window"), &s->limit, window));
+            cli_wrap_at(LEFT_INDENT, "", "%" PRIu64 " of %s calls left, per %s", s->remaining,
+                        config_value_amount(UNIT_CALLS, s->limit.max, max),
+                        config_value_text(limit_option("window"), &s->limit, window));
     }
 }
 
 static void print_key(const struct ledger_key *k)
 {
-    int year, month, day;
+    char head[64], date[REPORT_DATE_MAX], limits[KEY_LIMITS_MAX * LIMIT_TEXT_MAX] = "";
+    size_t n = 0;
 
-    zone_civil(k->created_s / 86400, &year, &month, &day);
-    printf("%-31s  %04d-%02d-%02d ", k->name, year, month, day);
-    for (unsigned i = 0; i < k->n_limits; i++) {
-        printf(" ");
-        print_limit(&k->limits[i]);
+    snprintf(head, sizeof head, "%-31s  %s", k->name, report_date(k->created_s / 86400, date));
+    for (unsigned i = 0; i < k->n_limits && n < sizeof limits - 1; i++) {
+        n += limit_text(&k->limits[i], limits + n, sizeof limits - n);
+        n += (size_t)snprintf(limits + n, sizeof limits - n, " ");
     }
-    printf("\n");
+    cli_wrap_at(LIMIT_INDENT, head, "%s", limits);
 }
 
 /* Names and windows are of characters that nothing has to be escaped for. */

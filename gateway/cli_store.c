@@ -29,7 +29,7 @@ static int give_order(struct cli *cli, order *what, const char *done)
     if (e != ERROR_NONE)
         return cli_store_failed(c, e);
     if (done != NULL)
-        printf("%s\n", done);
+        cli_wrap_at(0, "", "%s", done);
     return CLI_OK;
 }
 
@@ -52,9 +52,11 @@ static enum error show_clock(struct ledger *l, const struct policy *p)
     if (e != ERROR_NONE)
         return e;
     if (s.store_ms > s.clock_ms + 1000)
-        printf("the store's time is %s ahead of the clock; it goes on at half speed until the "
-               "clock\nhas caught up (pennygate clock reset: now)\n",
-               config_value_duration((uint64_t)(s.store_ms - s.clock_ms) / 1000 * 1000, text));
+        cli_wrap_at(
+            0, "",
+            "the store's time is %s ahead of the clock; it goes on at half speed until the "
+            "clock has caught up (pennygate clock reset: now)",
+            config_value_duration((uint64_t)(s.store_ms - s.clock_ms) / 1000 * 1000, text));
     else
         printf("the store's time is the clock's\n");
     return ERROR_NONE;
@@ -76,7 +78,7 @@ int cli_clock(struct cli *cli)
         return give_order(cli, show_clock, NULL);
     return give_order(cli, ledger_clock_reset,
                       "the store's time is the clock's; what callers have used counts anew, "
-                      "what everyone has\nused was carried over");
+                      "what everyone has used was carried over");
 }
 
 /* Whether a store that does not open is ours to tell of: root does not talk to the network, and

@@ -177,13 +177,15 @@ static const struct transcript_text *newest(const struct transcript *t)
     return t->n_messages > 0 ? &t->messages[t->n_messages - 1].text : &nothing;
 }
 
-/* Two lines of 80 columns. */
+/* Two lines of 80 columns; three with a long address. */
 static void list_one(const struct transcript_key *k, const struct transcript *t)
 {
     char when[TIME_MAX], head[LINE_WIDTH + 1];
     int n;
 
-    printf("%s  %s  %s\n", time_text(k->time_ms, ' ', when), t->id, t->subject);
+    n = snprintf(head, sizeof head, "%s  %s  %s", time_text(k->time_ms, ' ', when), t->id,
+                 t->subject);
+    printf("%s  %s%s%s\n", when, t->id, n > LINE_WIDTH ? "\n    " : "  ", t->subject);
     n = snprintf(head, sizeof head, "    %s %s %" PRIu64 "+%" PRIu64 "  ", t->model, t->result,
                  t->tokens_in, t->tokens_out);
     fputs(head, stdout);

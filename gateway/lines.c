@@ -41,7 +41,7 @@ static void put_head(const struct lines *l, unsigned indent, enum tone tone, con
     size_t n = strlen(head);
 
     lines_tone(l, tone, head);
-    if (n >= indent) {
+    if (n >= indent && n > 0) {
         sink_text(l->sink, "\n");
         n = 0;
     }
@@ -53,7 +53,10 @@ void lines_wrap(const struct lines *l, unsigned indent, enum tone tone, const ch
 {
     size_t column = indent;
 
-    put_head(l, indent, tone, head);
+    if (*text == '\0')
+        lines_tone(l, tone, head);
+    else
+        put_head(l, indent, tone, head);
     while (*text != '\0') {
         size_t n = strcspn(text, " ");
 
