@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "gateway/lines.h"
+#include "gateway/progress.h"
 #include "platform/mac.h"
 
 #ifndef PENNYGATE_VERSION /* the Makefile's */
@@ -513,11 +514,13 @@ int cli_open(const struct cli *cli, bool *adopt, struct config **config, struct 
     if (e != ERROR_NONE)
         return cli_fail("secret-file: %s: %s%s", (*config)->secret_file, error_text(e),
                         cli_advice(e));
+    progress_begin("opening the store"); /* in the first of a boot all of it is looked at */
     e = ledger_open(&o, false, ledger);
     if (adopt != NULL && adoptable(e)) {
         e = ledger_open(&o, true, ledger);
         *adopt = e == ERROR_NONE;
     }
+    progress_end();
     mac_wipe(o.secret, sizeof o.secret);
     return e == ERROR_NONE ? CLI_OK : cli_store_failed(*config, e);
 }

@@ -12,6 +12,7 @@
 #include "gateway/config_list.h"
 #include "gateway/config_value.h"
 #include "gateway/lines.h"
+#include "gateway/progress.h"
 #include "platform/mac.h"
 
 #define INDENT   CLI_INDENT
@@ -330,7 +331,9 @@ static void check_store(struct check *k)
         e = cli_ledger_options(c, &o);
     if (e == ERROR_NONE) {
         where = c->store;
+        progress_begin("opening the store");
         e = ledger_open(&o, false, &l);
+        progress_end();
     }
     if (e == ERROR_NONE)
         e = show_state(c, l);

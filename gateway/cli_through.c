@@ -16,6 +16,7 @@
 
 #include "gateway/cli.h"
 #include "gateway/jsontext.h"
+#include "gateway/progress.h"
 #include "gateway/selftest.h"
 #include "gateway/through.h"
 #include "gateway/transfer.h"
@@ -390,7 +391,9 @@ static int look(const struct config *c, const struct target *t, unsigned silence
 
     take_config(c, t->ledger, &f);
     snprintf(f.path, sizeof(f.path), "%s", t->path);
+    progress_begin("asking");
     a = probe(t, SELFTEST_SEEN, 0, SELFTEST_BODY_MIN);
+    progress_end();
     if (a == NULL)
         return cli_fail("%s", error_text(ERROR_MEMORY));
     snprintf(f.server, sizeof(f.server), "%s", a->server);
@@ -398,7 +401,12 @@ static int look(const struct config *c, const struct target *t, unsigned silence
     snprintf(f.own_port, sizeof(f.own_port), "%s", a->own_port);
     printf("%s\n\n", t->base);
     if (a->status == STATUS_OK && through_parse(a->text, a->n_text, &f.seen)) {
-        if (!try_all(t, silence_s, &f)) {
+        bool tried;
+
+        progress_begin("asking for streams and silence");
+        tried = try_all(t, silence_s, &f);
+        progress_end();
+        if (!tried) {
             free(a);
             return cli_fail("%s", error_text(ERROR_MEMORY));
         }

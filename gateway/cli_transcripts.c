@@ -9,6 +9,8 @@
 #include <string.h>
 
 #include "gateway/cli.h"
+#include "gateway/lines.h"
+#include "gateway/progress.h"
 #include "platform/clock.h"
 #include "store/archive.h"
 #include "store/zone.h"
@@ -267,13 +269,13 @@ static int failed(const struct config *c, enum error e)
     return cli_fail("%s/transcripts: %s%s", c->store, error_text(e), advice);
 }
 
-/* Hands the selected ones to `print`, the oldest first. *n: how many. */
-static enum error each(struct archive *a, const struct selection *s, output *print, unsigned *n)
+static enum error walk(struct archive *a, const struct selection *s, output *print, unsigned *n)
 {
     struct transcript_key key = archive_first;
     enum error e;
     uint8_t *row;
     size_t size;
+    uint32_t looked_at = 0;
 
     *n = 0;
     if (s->from_ms > 0)
@@ -289,10 +291,24 @@ static enum error each(struct archive *a, const struct selection *s, output *pri
         if (e == ERROR_NONE)
             transcript_free(&t);
         free(row);
+        progress_count(++looked_at);
         if (e != ERROR_NONE)
             return e;
     }
     return e == ERROR_NOT_FOUND || e == ERROR_STORE_MISSING ? ERROR_NONE : e;
+}
+
+/* Hands the selected ones to `print`, the oldest first. *n: how many. On a terminal they are
+ * their own progress. */
+static enum error each(struct archive *a, const struct selection *s, output *print, unsigned *n)
+{
+    enum error e;
+
+    if (!lines_terminal(stdout))
+        progress_begin("reading transcripts");
+    e = walk(a, s, print, n);
+    progress_end();
+    return e;
 }
 
 /* ---- the four things to do ---- */
@@ -348,12 +364,14 @@ static int do_export(struct task *t)
 struct wanted {
     const char *id, *subject; /* or NULL */
     int64_t before_ms;
+    uint32_t looked_at;
 };
 
 static bool is_wanted(void *arg, const struct transcript_key *k, const struct transcript *t)
 {
-    const struct wanted *w = arg;
+    struct wanted *w = arg;
 
+    progress_count(++w->looked_at);
     if (w->id != NULL)
         return strcmp(w->id, t->id) == 0;
     if (w->subject != NULL)
@@ -363,8 +381,11 @@ static bool is_wanted(void *arg, const struct transcript_key *k, const struct tr
 
 static int erase_all(struct task *t)
 {
-    enum error e = archive_erase_all(t->archive, WAIT_MS);
+    enum error e;
 
+    progress_begin("erasing transcripts");
+    e = archive_erase_all(t->archive, WAIT_MS);
+    progress_end();
     if (e != ERROR_NONE && e != ERROR_STORE_MISSING)
         return failed(t->config, e);
     printf("erased all transcripts\n");
@@ -388,7 +409,9 @@ static int do_erase(struct task *t)
     }
     if (cli->all)
         return erase_all(t);
+    progress_begin("erasing transcripts");
     e = archive_erase(t->archive, is_wanted, &w, WAIT_MS, &n);
+    progress_end();
     if (e != ERROR_NONE && e != ERROR_STORE_MISSING)
         return failed(t->config, e);
     if (n == 0 && w.id != NULL)

@@ -1,0 +1,18 @@
+/*
+ * What long work is at: one line on standard error while it lasts, gone when it ends. Only on a
+ * terminal, and only once it has lasted for a moment. One piece of work at a time; nothing may
+ * be written to the terminal in between.
+ */
+#ifndef GATEWAY_PROGRESS_H
+#define GATEWAY_PROGRESS_H
+
+#include <stdint.h>
+
+/* What is done, as "copying": a text that stays. */
+void progress_begin(const char *what);
+/* So much of it so far; shown behind the text. */
+void progress_count(uint32_t n);
+/* Ends it, if it was begun. */
+void progress_end(void);
+
+#endif
