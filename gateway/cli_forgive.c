@@ -124,7 +124,8 @@ static int forgive_model(const struct favour *f)
     e = ledger_forgive_model(f->ledger, &f->policy, m->alias);
     if (e != ERROR_NONE)
         return cli_store_failed(f->config, e);
-    printf("forgiven: model %s is tried again, with its overhead as configured\n", f->name);
+    cli_wrap_at(0, "", "forgiven: model %s is tried again, with its overhead as configured",
+                f->name);
     return CLI_OK;
 }
 

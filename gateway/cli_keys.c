@@ -352,7 +352,7 @@ static int revoke(struct cli *cli)
         return cli_fail("there is no key %s", name);
     if (e != ERROR_NONE)
         return cli_store_failed(c, e);
-    printf("revoked: the token of %s is refused from now on\n", name);
+    cli_wrap_at(0, "", "revoked: the token of %s is refused from now on", name);
     return CLI_OK;
 }
 

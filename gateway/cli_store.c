@@ -126,8 +126,9 @@ int cli_adopt(struct cli *cli)
     if (status != CLI_OK)
         return status;
     if (adopted)
-        printf("adopted: the store at %s counts on from what it holds\n", c->store);
+        cli_wrap_at(0, "", "adopted: the store at %s counts on from what it holds", c->store);
     else
-        printf("nothing to adopt: the store at %s is no older than it should be\n", c->store);
+        cli_wrap_at(0, "", "nothing to adopt: the store at %s is no older than it should be",
+                    c->store);
     return CLI_OK;
 }

@@ -14,9 +14,7 @@ static bool is_set(const char *variable)
 
 bool lines_terminal(FILE *f)
 {
-    const char *term = getenv("TERM");
-
-    return isatty(fileno(f)) && term != NULL && strcmp(term, "dumb") != 0;
+    return isatty(fileno(f)) && is_set("TERM") && strcmp(getenv("TERM"), "dumb") != 0;
 }
 
 bool lines_colours(FILE *f)
