@@ -7,10 +7,12 @@
 #
 # VARIANT chooses how objects are compiled (release, asan, tsan, clang, fuzz); each has its
 # own directory under build/. CURL=linked links libcurl instead of loading it at first use.
+# PAGES=0 leaves out what people see: chat page, widget, dashboard and metrics.
 
 VERSION     = 0.1
 VARIANT    ?= release
 CURL       ?= loaded
+PAGES      ?= 1
 prefix     ?= /usr/local
 sysconfdir ?= /etc
 sbindir     = $(prefix)/sbin
@@ -47,7 +49,7 @@ flags-fuzz    := -O1 -fno-omit-frame-pointer -fsanitize=fuzzer-no-link,address,u
 	-fno-sanitize-recover=undefined
 
 defines = -D_GNU_SOURCE -D_FILE_OFFSET_BITS=64 -DBUILD_TIME=$(BUILD_TIME) \
-	-DPENNYGATE_VERSION='"$(VERSION)"' -DCONFIG_PATH='"$(sysconfdir)/pennygate/pennygate.conf"' \
+	-DPAGES=$(PAGES) -DPENNYGATE_VERSION='"$(VERSION)"' -DCONFIG_PATH='"$(sysconfdir)/pennygate/pennygate.conf"' \
 	$(if $(filter linked,$(CURL)),-DCURL_LINKED)
 compile = $(cc) -std=c11 $(defines) -I. -g $(flags-$(VARIANT)) -ffile-prefix-map=$(CURDIR)=. \
 	-ffunction-sections -fdata-sections $(WARN) $(CFLAGS)
@@ -58,16 +60,21 @@ libs = -lfcgi -llmdb -lbearssl -ljansson -lconfuse $(if $(filter linked,$(CURL))
 
 say = $(if $(V),,@echo '  $@';)
 
-dir     := build/$(VARIANT)$(if $(filter linked,$(CURL)),-linked)
+dir     := build/$(VARIANT)$(if $(filter linked,$(CURL)),-linked)$(if $(filter 0,$(PAGES)),-plain)
 program  = $(if $(filter build/release,$(dir)),build/pennygate,$(dir)/pennygate)
-objects := $(patsubst %.c,$(dir)/%.o,$(wildcard platform/*.c store/*.c gateway/*.c))
-units   := $(patsubst %.c,$(dir)/%,$(wildcard tests/unit/test_*.c))
+# What a program without pages has no part of, by the names of files here and in tests/unit/test_*.
+people  := $(if $(filter 0,$(PAGES)),asset cli_password dashboard% guard metrics% pages)
+objects := $(patsubst %.c,$(dir)/%.o,$(filter-out $(people:%=gateway/%.c),\
+	$(wildcard platform/*.c store/*.c gateway/*.c)))
+units   := $(patsubst %.c,$(dir)/%,$(filter-out $(people:%=tests/unit/test_%.c),\
+	$(wildcard tests/unit/test_*.c)))
+web     := $(patsubst gateway/web/%,build/web/%.h,$(wildcard gateway/web/*))
 fuzzers := $(patsubst tests/fuzz/%.c,$(dir)/tests/fuzz/%,$(wildcard tests/fuzz/fuzz_*.c))
 benches := $(patsubst tests/bench/%.c,build/bench/%,$(wildcard tests/bench/*.c))
 pure     = store/zone.c store/window.c store/storetime.c store/rule.c gateway/price.c gateway/sse.c \
 	platform/address.c gateway/forwarded.c gateway/origin.c gateway/cookie.c platform/mac.c
 hosts    = lighttpd apache nginx caddy uhttpd systemd
-pages    = $(wildcard gateway/*.8 gateway/*.5 gateway/*.7)
+manuals  = $(wildcard gateway/*.8 gateway/*.5 gateway/*.7)
 
 all: $(program)
 
@@ -82,6 +89,23 @@ $(dir)/libpennygate.a: $(filter-out %/gateway/main.o,$(objects))
 $(dir)/%.o: %.c
 	@mkdir -p $(@D)
 	$(say)$(compile) -fPIE -MMD -MP -c -o $@ $<
+
+# The files of gateway/web as they are served: without indentation, empty lines and comments that
+# have lines of their own. Nothing in them that counts, such as a text, goes over the end of a line.
+build/web/%: gateway/web/%
+	@mkdir -p $(@D)
+	$(say)sed -e 's/^[ \t]*//' -e '/^$$/d' -e '/^\/\//d' \
+		-e '/^\/\*.*\*\/$$/d' -e '/^\/\*/,/\*\/$$/d' -e '/^<!--.*-->$$/d' $< >$@
+
+# And as a text of C, with a tag that changes with the content.
+build/web/%.h: build/web/%
+	$(say){ echo 'static const char $(subst .,_,$*)[] ='; \
+		od -An -v -t o1 $< | sed -e 's/ /\\/g' -e 's/.*/"&"/'; \
+		cksum <$< | sed 's/\([0-9]*\) \([0-9]*\)/;\nstatic const char $(subst .,_,$*)_tag[] = "\\"\1-\2\\"";/'; \
+	} >$@
+
+web: $(web)
+$(dir)/gateway/asset.o: $(web)
 
 # The time of the build is in these two alone, so that a commit does not compile all anew.
 $(dir)/platform/clock.o $(dir)/tests/unit/test_clock.o: build/time
@@ -145,7 +169,7 @@ size: build/pennygate
 install: all
 	install -d $(DESTDIR)$(sbindir) $(foreach d,examples $(hosts),$(DESTDIR)$(docdir)/$(d))
 	install $(STRIP) -m 755 $(program) $(DESTDIR)$(sbindir)/pennygate
-	for p in $(pages); do \
+	for p in $(manuals); do \
 		install -D -m 644 $$p $(DESTDIR)$(mandir)/man$${p##*.}/$${p##*/} || exit 1; done
 	install -m 644 README.md LICENSE $(DESTDIR)$(docdir)
 	install -m 644 platform/examples/* $(DESTDIR)$(docdir)/examples
@@ -154,9 +178,9 @@ install: all
 clean:
 	rm -rf build
 
-.PHONY: all units fuzzers benches run test test-all servers sdk browser unit property e2e sanitize fuzz lint \
+.PHONY: all web units fuzzers benches run test test-all servers sdk browser unit property e2e sanitize fuzz lint \
 	bench size install clean
-.SECONDARY: $(units:=.o) $(fuzzers:=.o)
+.SECONDARY: $(units:=.o) $(fuzzers:=.o) $(web:.h=)
 .DELETE_ON_ERROR:
 
 -include $(objects:.o=.d) $(units:=.d) $(fuzzers:=.d) $(wildcard build/*.d build/bench/*.d)

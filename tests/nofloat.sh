@@ -7,13 +7,14 @@
 set -u
 cd "$(dirname "$0")/.." || exit 2
 
+make -s web || exit 2 # gateway/asset.c includes what it makes
 units=$(find platform store gateway -name '*.c')
 scratch=$(mktemp -d) || exit 2
 trap 'rm -r "$scratch"' EXIT
 mkdir "$scratch/gnu"
 : >"$scratch/gnu/stubs-32.h" # the one header that 32 bits need and a 64-bit libc lacks
 
-common="-std=c11 -O0 -Werror=unsuffixed-float-constants -D_GNU_SOURCE -D_FILE_OFFSET_BITS=64 -DBUILD_TIME=0 -I. -c"
+common="-std=c11 -O0 -Werror=unsuffixed-float-constants -D_GNU_SOURCE -D_FILE_OFFSET_BITS=64 -DBUILD_TIME=0 -DPAGES=1 -I. -c"
 registers="-mgeneral-regs-only"
 software="-m32 -msoft-float -isystem $scratch -isystem /usr/include/$(gcc -print-multiarch)"
 

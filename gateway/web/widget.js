@@ -1,0 +1,2 @@
+/* Stands here until the widget does. */
+"use strict";
