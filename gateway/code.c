@@ -41,6 +41,9 @@ static const struct code_entry entries[CODES] = {
                            "This is open to those who sign in or hold a key of this site."},
     [CODE_FORBIDDEN_ORIGIN] = {"forbidden_origin", 403, "Forbidden", "permission_error",
                                "Pages of other sites may not use this."},
+    [CODE_DASHBOARD_CLOSED] = {"dashboard_closed", 403, "Forbidden", "permission_error",
+                               "The owner's pages are closed. `pennygate dashboard-password` "
+                               "makes a password for them."},
 
     [CODE_CONCURRENT_LIMIT] =
         {"concurrent_limit", TOO_MANY,

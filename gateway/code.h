@@ -28,6 +28,7 @@ enum code {
     CODE_UNAUTHORIZED,    /* 401 unauthorized: no key or account where one is required, or a key
                              that is not the site's */
     CODE_FORBIDDEN_ORIGIN, /* 403 forbidden_origin: a page of another site asks */
+    CODE_DASHBOARD_CLOSED, /* 403 dashboard_closed: the owner's pages are open to nobody yet */
     /* limits: 429, in the order of enum refusal */
     CODE_CONCURRENT_LIMIT,
     CODE_BURST_LIMIT,

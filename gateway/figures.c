@@ -8,6 +8,7 @@ void figures_count(struct ledger *l, enum code code)
     static const uint8_t figures[CODES] = {
         [CODE_UNAUTHORIZED] = FIGURE_DENIED,
         [CODE_FORBIDDEN_ORIGIN] = FIGURE_DENIED,
+        [CODE_DASHBOARD_CLOSED] = FIGURE_DENIED,
         [CODE_TOO_LONG] = FIGURE_TOO_LONG,
         [CODE_BUSY] = FIGURE_BUSY,
         [CODE_PAUSED] = FIGURE_PAUSED,

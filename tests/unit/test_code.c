@@ -30,6 +30,7 @@ static void test_every_code_is_told(void **state)
         {CODE_TIMEOUT_REQUEST, 408, "request_timeout"},
         {CODE_UNAUTHORIZED, 401, "unauthorized"},
         {CODE_FORBIDDEN_ORIGIN, 403, "forbidden_origin"},
+        {CODE_DASHBOARD_CLOSED, 403, "dashboard_closed"},
         {CODE_CONCURRENT_LIMIT, 429, "concurrent_limit"},
         {CODE_BURST_LIMIT, 429, "burst_limit"},
         {CODE_ADDRESS_LIMIT, 429, "address_limit"},
