@@ -98,7 +98,8 @@ static void show_section(enum config_section section, const char *title, const v
     printf("\n");
 }
 
-/* What a section does not do as long as something is missing from it; NULL: it does it. */
+/* What stands in place of a section's options as long as something is missing from it; NULL:
+ * nothing is. */
 static const char *why_off(const struct config *c, enum config_section s)
 {
     if (s == SECTION_BYPASS && c->bypass_secret == NULL)
@@ -107,6 +108,8 @@ static const char *why_off(const struct config *c, enum config_section s)
         return "none is posted, without a url";
     if (s == SECTION_TRANSCRIPTS && !c->transcripts)
         return "off, without keep = yes";
+    if (s == SECTION_DASHBOARD && c->n_dashboard_accounts == 0)
+        return "open to who has the password of dashboard-password alone";
     return NULL;
 }
 

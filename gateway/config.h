@@ -31,7 +31,9 @@
 #define CONFIG_SECRET_MIN 16    /* shorter ones can be guessed */
 #define CONFIG_PROMPT_MAX 32768 /* longest system prompt: it is paid for with every call */
 #define CONFIG_ERROR_MAX  512
-#define CONFIG_LIST_MAX   32 /* entries of allowed-origins and trusted-proxies each */
+#define CONFIG_LIST_MAX   32 /* entries of allowed-origins, trusted-proxies and accounts each */
+#define CONFIG_ACCOUNT_MAX                                                                     \
+    72 /* an owner's account: user@host as mail has it, shorter than its 254 */
 
 enum require { REQUIRE_NONE, REQUIRE_KEY, REQUIRE_ACCOUNT };
 enum proxy_header { PROXY_X_FORWARDED_FOR, PROXY_FORWARDED };
@@ -82,6 +84,7 @@ struct config {
     enum proxy_header proxy_header;
     enum require require;
     bool cookie_cross_site;
+    bool page; /* a chat page at the root */
     /* models, the default one first */
     struct config_model models[CONFIG_MODELS_MAX];
     unsigned n_models;
@@ -118,6 +121,9 @@ struct config {
     bool transcripts_address; /* with the plain address instead of a hash */
     int64_t transcripts_keep_ms;
     size_t transcripts_size; /* of their map */
+    /* dashboard */
+    char dashboard_accounts[CONFIG_LIST_MAX][CONFIG_ACCOUNT_MAX]; /* compared as accounts are */
+    unsigned n_dashboard_accounts;
     /* log */
     enum log_target log_target;
     enum log_level log_level;

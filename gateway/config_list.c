@@ -1,5 +1,5 @@
 /*
- * Lists of origins, of proxies and of percentages. Each entry is as strict as a value by itself,
+ * Lists of origins, of proxies, of percentages and of accounts. Each entry is as strict as a value by itself,
  * and none may be there twice.
  */
 #include "gateway/config_list.h"
@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 #include "gateway/config.h"
 #include "gateway/config_value.h"
@@ -51,6 +52,18 @@ static bool read_percent(const char *text, void *out, char why[CONFIG_WHY_MAX])
     return true;
 }
 
+static bool read_name(const char *text, void *out, char why[CONFIG_WHY_MAX])
+{
+    for (const char *p = text; *p != '\0'; p++) {
+        if ((unsigned char)*p < 0x20 || *p == 0x7f)
+            return config_value_not(text, "an account: it has a control character", why);
+    }
+    if (strlen(text) >= CONFIG_ACCOUNT_MAX)
+        return config_value_not(text, "an account: it is too long", why);
+    snprintf(out, CONFIG_ACCOUNT_MAX, "%s", text);
+    return true;
+}
+
 static bool same_origin(const void *a, const void *b)
 {
     return origin_equal(a, b);
@@ -64,6 +77,12 @@ static bool same_prefix(const void *a, const void *b)
 static bool same_percent(const void *a, const void *b)
 {
     return *(const uint8_t *)a == *(const uint8_t *)b;
+}
+
+/* A to Z as a to z, as callers' accounts are counted. */
+static bool same_name(const void *a, const void *b)
+{
+    return strcasecmp(a, b) == 0;
 }
 
 static void write_origin(const void *entry, char out[ENTRY_MAX])
@@ -89,6 +108,11 @@ static void write_percent(const void *entry, char out[ENTRY_MAX])
     snprintf(out, ENTRY_MAX, "%u", *(const uint8_t *)entry);
 }
 
+static void write_name(const void *entry, char out[ENTRY_MAX])
+{
+    snprintf(out, ENTRY_MAX, "%s", (const char *)entry);
+}
+
 static const struct list {
     bool (*read)(const char *text, void *out, char why[CONFIG_WHY_MAX]);
     bool (*same)(const void *a, const void *b);
@@ -102,6 +126,8 @@ static const struct list {
                          offsetof(struct config, n_trusted_proxies), false},
     [OPTION_PERCENTS] = {read_percent, same_percent, write_percent, 1,
                          offsetof(struct config, n_alert_at), true},
+    [OPTION_NAMES] = {read_name, same_name, write_name, CONFIG_ACCOUNT_MAX,
+                      offsetof(struct config, n_dashboard_accounts), false},
 };
 
 /* An entry's text without the blanks around it. */

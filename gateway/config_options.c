@@ -32,7 +32,8 @@
 #endif
 
 const char *const config_section_names[SECTIONS] = {
-    "site", "model", "request", "limit", "bypass", "alerts", "transcripts", "server", "log"};
+    "site",   "model",       "request",   "limit",  "bypass",
+    "alerts", "transcripts", "dashboard", "server", "log"};
 
 static const char *const timezones[] = {"utc", "local", NULL};
 static const char *const ceilings[] = {"required", "none", NULL};
@@ -84,6 +85,8 @@ const struct option config_options[] = {
      "what a caller must show"},
     {SECTION_SITE, OPTION_WORD, "cookie-cross-site", "no", 0, 0, 0, IN(config, cookie_cross_site), answers,
      "whether browsers send the visitor's cookie from pages on other sites"},
+    {SECTION_SITE, OPTION_WORD, "page", "yes", 0, 0, 0, IN(config, page), answers,
+     "whether there is a chat page"},
     {SECTION_SITE, OPTION_WORD, "durability", "commit", 0, 0, 0, NOWHERE, durabilities,
      "when a reservation counts as written"},
 
@@ -194,6 +197,9 @@ const struct option config_options[] = {
      "under what name of the caller"},
     {SECTION_TRANSCRIPTS, OPTION_SIZE, "size", "16M", OPTION_FIXED, MIB, 1024 * MIB, IN(config, transcripts_size), NULL,
      "size that they can grow to; the oldest go first"},
+
+    {SECTION_DASHBOARD, OPTION_NAMES, "accounts", NULL, 0, 0, CONFIG_LIST_MAX, IN(config, dashboard_accounts), NULL,
+     "accounts of the web server that may see the owner's pages"},
 
     {SECTION_SERVER, OPTION_COUNT, "streams", "8", OPTION_FIXED, 1, 128, IN(config, streams), NULL,
      "requests at the model API at the same time, per process"},

@@ -19,6 +19,7 @@ enum config_section {
     SECTION_BYPASS,
     SECTION_ALERTS,
     SECTION_TRANSCRIPTS,
+    SECTION_DASHBOARD,
     SECTION_SERVER, /* config_server_defaults takes this and the next */
     SECTION_LOG,
     SECTIONS
@@ -45,6 +46,7 @@ enum option_kind {
     OPTION_ORIGINS,  /* a list: gateway/origin.h */
     OPTION_PREFIXES, /* a list: gateway/forwarded.h */
     OPTION_PERCENTS, /* a list: 1 to 100, ascending */
+    OPTION_NAMES,    /* a list: accounts of the web server */
     OPTION_KINDS
 };
 

@@ -108,8 +108,8 @@ static void test_hostile_syntax(void **state)
          "c.conf:2: no such option 'stor'"},
         {"a key in the wrong section", SITE "log { streams = 3 }\n",
          "no such option 'streams'"},
-        {"a key of a later version", "site { store = '/a' page = yes }\n",
-         "no such option 'page'"},
+        {"a key of a later version", "site { store = '/a' pages = yes }\n",
+         "no such option 'pages'"},
         {"an include", "include('/etc/passwd')\n", "'(' outside quotes"},
         {"the environment in \" quotes", "site { store = \"${HOME}\" }\n",
          "c.conf:1: ${...} is not replaced"},
@@ -269,6 +269,37 @@ static void test_lists(void **state)
         assert_int_equal(c->n_models, 1);
         config_drop(c);
     }
+}
+
+/* Who may see the owner's pages: names as they are compared, none of them twice. */
+static void test_accounts(void **state)
+{
+    static const struct {
+        const char *what, *accounts, *says;
+    } rows[] = {
+        {"an account twice, by capitals", "{ ann, ANN }", "has 'ANN' twice"},
+        {"an empty one", "{ '' }", "empty entry"},
+        {"a long one",
+         "{ 'aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa' }",
+         "it is too long"},
+    };
+    struct config *c =
+        must_load(SITE MODEL "dashboard { accounts = { ' ann ', 'J\303\266rg' } }\n");
+
+    (void)state;
+    assert_int_equal(c->n_dashboard_accounts, 2);
+    assert_string_equal(c->dashboard_accounts[0], "ann");
+    config_drop(c);
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        char text[512];
+
+        snprintf(text, sizeof text, SITE "dashboard { accounts = %s }\n", rows[i].accounts);
+        must_fail(rows[i].what, text, NULL, rows[i].says);
+    }
+    must_fail("a control character", SITE, "PENNYGATE_DASHBOARD_ACCOUNTS=a\nb", "control");
+    assert_int_equal(load_env(SITE, "PENNYGATE_DASHBOARD_ACCOUNTS=ann,bob", &c), ERROR_NONE);
+    assert_int_equal(c->n_dashboard_accounts, 2);
+    config_drop(c);
 }
 
 /* A broken file must not change how the next one is read: the scanner beneath is global. */
@@ -550,6 +581,8 @@ static void test_defaults(void **state)
     assert_int_equal(c->proxy_header, PROXY_X_FORWARDED_FOR);
     assert_int_equal(c->require, REQUIRE_NONE);
     assert_false(c->cookie_cross_site);
+    assert_true(c->page);
+    assert_int_equal(c->n_dashboard_accounts, 0);
     assert_null(c->bypass_secret);
     assert_string_equal(c->bypass_header, "X-Pennygate-Bypass");
     assert_int_equal(c->bypass.subject, SUBJECT_BYPASS);
@@ -655,7 +688,7 @@ static void test_options_for_callers_and_the_owner_are_taken(void **state)
         text, sizeof text,
         "site { store = /s allowed-origins = { 'https://a.example', http://b:8080 }\n"
         " trusted-proxies = { 10.0.0.0/8, '::1' } proxy-header = forwarded require = "
-        "account cookie-cross-site = yes }\n"
+        "account cookie-cross-site = yes page = no }\n"
         "model demo { url = 'http://a' model = b breaker-after = 100 breaker-pause = 1h }\n"
         "limit site-day { per = everyone unit = cost window = day max = '$1' dry-run = yes "
         "pace = yes }\n"
@@ -663,7 +696,8 @@ static void test_options_for_callers_and_the_owner_are_taken(void **state)
         "}\n"
         "alerts { url = 'https://hooks.example/secret/?thread=1&x=y' at = { 1, 50, 100 } "
         "timeout = 1m token-file = '%s' ca-file = /c }\n"
-        "transcripts { keep = yes keep-for = 1d subject = address size = 1G }\n",
+        "transcripts { keep = yes keep-for = 1d subject = address size = 1G }\n"
+        "dashboard { accounts = { Ann, 'bob@example.org' } }\n",
         scratch_path("bypass"), scratch_path("token"));
     c = must_load(text);
     assert_int_equal(c->n_allowed_origins, 2);
@@ -676,6 +710,10 @@ static void test_options_for_callers_and_the_owner_are_taken(void **state)
     assert_int_equal(c->proxy_header, PROXY_FORWARDED);
     assert_int_equal(c->require, REQUIRE_ACCOUNT);
     assert_true(c->cookie_cross_site);
+    assert_false(c->page);
+    assert_int_equal(c->n_dashboard_accounts, 2);
+    assert_string_equal(c->dashboard_accounts[0], "Ann");
+    assert_string_equal(c->dashboard_accounts[1], "bob@example.org");
     assert_int_equal(c->models[0].breaker_after, 100);
     assert_int_equal(c->models[0].breaker_pause_ms, 3600000);
     assert_string_equal(c->bypass_secret, "0123456789abcdef");
@@ -1988,6 +2026,7 @@ int main(void)
         cmocka_unit_test(test_hostile_syntax),
         cmocka_unit_test(test_friendly_syntax),
         cmocka_unit_test(test_lists),
+        cmocka_unit_test(test_accounts),
         cmocka_unit_test(test_a_broken_file_leaves_nothing_behind),
         cmocka_unit_test(test_what_is_no_plain_file),
         cmocka_unit_test(test_refused_values),
