@@ -100,6 +100,16 @@ bool caller_account_id(const struct ledger *l, const char *name, struct subject_
     return true;
 }
 
+bool caller_account_equal(const char *a, const char *b)
+{
+    size_t n, m;
+
+    a = trim(a, &n);
+    b = trim(b, &m);
+    /* in the "C" locale, so that letters are those that fold changes */
+    return n > 0 && n == m && strncasecmp(a, b, n) == 0;
+}
+
 static bool is_limited(const struct config *c, enum subject s)
 {
     for (unsigned i = 0; i < c->n_limits; i++)

@@ -58,5 +58,7 @@ void caller_cookie(const struct exchange *x, const struct config *c, const struc
 void caller_address_id(const struct address *a, struct subject_id *out);
 void caller_shared_id(const struct subject_id *address, struct subject_id *out);
 bool caller_account_id(const struct ledger *l, const char *name, struct subject_id *out);
+/* Whether two names are the same account. One of blanks is none, and the same as no other. */
+bool caller_account_equal(const char *a, const char *b);
 
 #endif
