@@ -69,6 +69,7 @@ static const struct flag {
 
 static int cli_version(struct cli *cli);
 static int cli_help(struct cli *cli);
+static int cli_no_pages(struct cli *cli);
 
 static const struct command {
     const char *name;
@@ -99,6 +100,8 @@ static const struct command {
     {"transcripts", FLAG_CONFIG | FLAG_DAYS | FLAG_JSON | FLAG_SUBJECT | FLAG_BEFORE | FLAG_ALL,
      "list|show ID|export|erase|erase ID", cli_transcripts,
      "list, show ID, export or erase what was asked and answered"},
+    {"dashboard-password", FLAG_CONFIG, "|remove", PAGES ? cli_password : cli_no_pages,
+     "make a new password for the owner's pages"},
     {"version", 0, NULL, cli_version, "print the version"},
     {"help", 0, NULL, cli_help, "print this"},
 };
@@ -112,6 +115,40 @@ static int cli_version(struct cli *cli)
     (void)cli;
     printf("pennygate %s\n", PENNYGATE_VERSION);
     return CLI_OK;
+}
+
+static int cli_help(struct cli *cli)
+{
+    (void)cli;
+    printf("usage: pennygate [-c FILE] COMMAND [flags]\n\n");
+    for (size_t i = 0; i < COUNT(commands); i++)
+        printf("  %-18s %s\n", commands[i].name, commands[i].help);
+    printf("\n");
+    for (size_t i = 0; i < COUNT(flags); i++) {
+        char head[32];
+        const char *separator = "";
+
+        snprintf(head, sizeof head, "%s %s", flags[i].name,
+                 flags[i].value != NULL ? flags[i].value : "");
+        printf("  %-21s %s (", head, flags[i].help);
+        for (size_t k = 0; k < COUNT(commands); k++) {
+            if (flags[i].bit == FLAG_CONFIG || (commands[k].flags & flags[i].bit) == 0)
+                continue;
+            printf("%s%s", separator, commands[k].name);
+            separator = ", ";
+        }
+        printf("%s)\n", flags[i].bit == FLAG_CONFIG ? CONFIG_PATH : "");
+    }
+    printf("\nWithout a command it serves the web server that started it, by FastCGI or CGI.\n"
+           "Exit status: 0 done, 1 failed or faults found, 2 not understood.\n"
+           "See pennygate(8) and pennygate.conf(5).\n");
+    return CLI_OK;
+}
+
+static int cli_no_pages(struct cli *cli)
+{
+    (void)cli;
+    return cli_fail("this program was made without pages (PAGES=0)");
 }
 
 int cli_fail(const char *format, ...)

@@ -93,6 +93,7 @@ int cli_maintain(struct cli *cli);
 int cli_keys(struct cli *cli);
 int cli_forgive(struct cli *cli);
 int cli_transcripts(struct cli *cli);
+int cli_password(struct cli *cli); /* not in a program made with PAGES=0 */
 
 /* Removes transcripts that are too old, if there are any: timed work. */
 int cli_expire_transcripts(const struct config *c);

@@ -10,14 +10,13 @@
 #include "gateway/caller.h"
 #include "gateway/cli.h"
 #include "gateway/config_value.h"
-#include "gateway/report.h"
+#include "gateway/token.h"
 #include "platform/mac.h"
-#include "platform/random.h"
 #include "store/period.h"
 
 #define LIMIT_TEXT_MAX 96 /* the longest honest one has 40 */
-#define TOKEN_RANDOM   20 /* bytes: 160 bits, five for each of 32 characters */
-#define TOKEN_SIZE     (sizeof CALLER_KEY_PREFIX + TOKEN_RANDOM * 8 / 5)
+#define TOKEN_RANDOM   20 /* bytes: 160 bits */
+#define TOKEN_SIZE     (sizeof CALLER_KEY_PREFIX + TOKEN_LETTERS(TOKEN_RANDOM))
 
 /* ---- limits on the command line: UNIT/WINDOW=MAX, concurrent=MAX ---- */
 
@@ -82,21 +81,8 @@ static int read_limits(const struct cli *cli, struct ledger_key *k)
 
 static enum error make_token(char out[TOKEN_SIZE])
 {
-    static const char letters[] = "abcdefghijklmnopqrstuvwxyz234567";
-    uint8_t bytes[TOKEN_RANDOM];
-    size_t at = sizeof CALLER_KEY_PREFIX - 1;
-    unsigned bits = 0, held = 0;
-    enum error e = random_bytes(bytes, sizeof bytes);
-
     memcpy(out, CALLER_KEY_PREFIX, sizeof CALLER_KEY_PREFIX);
-    for (size_t i = 0; e == ERROR_NONE && i < sizeof bytes; i++) {
-        held = held << 8 | bytes[i];
-        for (bits += 8; bits >= 5; bits -= 5)
-            out[at++] = letters[held >> (bits - 5) & 31];
-    }
-    out[at] = '\0';
-    mac_wipe(bytes, sizeof bytes);
-    return e;
+    return token_make(TOKEN_RANDOM, out + sizeof CALLER_KEY_PREFIX - 1);
 }
 
 /* A limit that could not be counted, or that not even one letter would fit into. */
