@@ -162,24 +162,83 @@ static void put_rates(struct sink *s, const struct answer *a)
 /* -- plain answers -- */
 
 /* Ends the header with the body's length, and writes the body: once counted, once sent. */
-static bool put_body(struct sink *s, const struct reply *r, reply_body *body, const void *what)
+static bool put_body(struct sink *s, const struct reply *r, const char *type, reply_body *body,
+                     const void *what)
 {
     struct sink count;
     sink_init(&count, NULL);
     body(&count, r, what);
-    sink_text(s, "Content-Type: application/json\r\nCache-Control: no-store\r\n");
-    sink_format(s, "Content-Length: %zu\r\n\r\n", count.total);
+    sink_format(s, "Content-Type: %s\r\nContent-Length: %zu\r\n\r\n", type, count.total);
     if (!r->head)
         body(s, r, what);
     return sink_end(s);
 }
 
+/* What is said of one request alone is kept by no cache. */
+static bool put_private(struct sink *s, const struct reply *r, const char *type,
+                        reply_body *body, const void *what)
+{
+    sink_text(s, "Cache-Control: no-store\r\n");
+    return put_body(s, r, type, body, what);
+}
+
+#define JSON_TYPE "application/json"
+
 bool reply_json(struct reply *r, reply_body *body, const void *what)
+{
+    return reply_page(r, JSON_TYPE, "", body, what);
+}
+
+bool reply_page(struct reply *r, const char *type, const char *lines, reply_body *body,
+                const void *what)
 {
     struct sink s;
     sink_init(&s, r->x);
     put_head(&s, r, 200, "OK");
-    return put_body(&s, r, body, what);
+    sink_text(&s, lines);
+    return put_private(&s, r, type, body, what);
+}
+
+static void file_body(struct sink *s, const struct reply *r, const void *what)
+{
+    const struct reply_file *f = what;
+    (void)r;
+    sink_bytes(s, f->text, f->n);
+}
+
+/* Tags have quotes, so that none is found within another; which of them are weak, or that there
+ * are several, does not matter here (RFC 9110, 13.1.2). */
+static bool is_known(const char *known, const char *tag)
+{
+    return known != NULL && (strcmp(known, "*") == 0 || strstr(known, tag) != NULL);
+}
+
+bool reply_file(struct reply *r, const struct reply_file *f, const char *known)
+{
+    bool same = is_known(known, f->tag);
+    struct sink s;
+    sink_init(&s, r->x);
+    if (same)
+        put_head(&s, r, 304, "Not Modified");
+    else
+        put_head(&s, r, 200, "OK");
+    sink_text(&s, f->lines);
+    sink_format(&s, "ETag: %s\r\n", f->tag);
+    if (!same)
+        return put_body(&s, r, f->type, file_body, f);
+    sink_text(&s, "\r\n");
+    return sink_end(&s);
+}
+
+bool reply_moved(struct reply *r, const char *name)
+{
+    struct sink s;
+    sink_init(&s, r->x);
+    put_head(&s, r, 308, "Permanent Redirect");
+    sink_text(&s, "Location: ");
+    sink_text(&s, name);
+    sink_text(&s, "/\r\nCache-Control: no-store\r\nContent-Length: 0\r\n\r\n");
+    return sink_end(&s);
 }
 
 static void put_error_object(struct sink *s, const struct code_entry *c, const char *detail,
@@ -221,9 +280,11 @@ bool reply_error(struct reply *r, const struct reply_error *e, const struct answ
         sink_format(&s, "Allow: %s\r\n", e->allow);
     if (e->bearer && c->status == 401)
         sink_text(&s, "WWW-Authenticate: Bearer\r\n");
+    if (e->basic && c->status == 401)
+        sink_text(&s, "WWW-Authenticate: Basic realm=\"pennygate\", charset=\"UTF-8\"\r\n");
     put_retry(&s, c->status, e);
     put_rates(&s, rates);
-    return put_body(&s, r, error_body, e);
+    return put_private(&s, r, JSON_TYPE, error_body, e);
 }
 
 static const char *finish_word(enum finish f)
@@ -274,7 +335,7 @@ bool reply_completion(struct reply *r, const struct part *p, const struct answer
     sink_init(&s, r->x);
     put_head(&s, r, 200, "OK");
     put_rates(&s, rates);
-    return put_body(&s, r, completion_body, p);
+    return put_private(&s, r, JSON_TYPE, completion_body, p);
 }
 
 static void models_body(struct sink *s, const struct reply *r, const void *what)

@@ -37,6 +37,7 @@ struct reply_error {
     const char *detail; /* a fixed sentence instead of the code's own, or NULL */
     const char *allow;  /* 405: the Allow header */
     bool bearer;        /* 401: a key would help */
+    bool basic;         /* 401: a password would help */
 };
 
 /* Counts an error that is told to nobody, once a request: what is told is counted before it is,
@@ -64,6 +65,25 @@ bool reply_status(struct reply *r, const struct config *c, const struct reply_er
 struct sink;
 typedef void reply_body(struct sink *s, const struct reply *r, const void *what);
 bool reply_json(struct reply *r, reply_body *body, const void *what);
+
+/* The same of another type, with further lines of the header, each with its \r\n. */
+bool reply_page(struct reply *r, const char *type, const char *lines, reply_body *body,
+                const void *what);
+
+/* A file that caches may keep: `known` is what the browser says that it has (If-None-Match), or
+ * NULL; if the file's tag is among it, 304. */
+struct reply_file {
+    const char *type, *lines; /* as of reply_page, Cache-Control among them */
+    const char *tag;          /* with its quotes */
+    const char *text;
+    size_t n;
+};
+bool reply_file(struct reply *r, const struct reply_file *f, const char *known);
+
+/* 308 to the directory `name` beside the path that was asked for. Relative, so that it is right
+ * also where a proxy has shortened that path, and no web server takes it for one to follow
+ * itself (RFC 3875, 6.2.2). `name` is the owner's, with neither colon nor slash. */
+bool reply_moved(struct reply *r, const char *name);
 
 /* A preflight's answer: `allow` are the path's methods, `asked` the names of headers that the
  * page wants to send, or NULL. */

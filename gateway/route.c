@@ -1,11 +1,11 @@
 /* The table of routes. Security: an allow-list, compared byte by byte. */
 #include "gateway/route.h"
 
-#include <stdbool.h>
 #include <stddef.h>
 #include <string.h>
 
 #define ROUTE_METHODS 2
+#define READ          {"GET", "HEAD"}, "GET, HEAD, OPTIONS"
 
 static const struct {
     const char *path;
@@ -14,12 +14,20 @@ static const struct {
     enum route route;
 } routes[] = {
     {"/v1/chat/completions", {"POST", NULL}, "POST, OPTIONS", ROUTE_CHAT},
-    {"/v1/models", {"GET", "HEAD"}, "GET, HEAD, OPTIONS", ROUTE_MODELS},
-    {"/status", {"GET", "HEAD"}, "GET, HEAD, OPTIONS", ROUTE_STATUS},
+    {"/v1/models", READ, ROUTE_MODELS},
+    {"/status", READ, ROUTE_STATUS},
     {"/v1/self-test",
      {"POST", NULL},
      NULL,
      ROUTE_SELF_TEST}, /* no method shows that it is there */
+#if PAGES
+    {"/", READ, ROUTE_PAGE},
+    {"/widget.js", READ, ROUTE_WIDGET},
+    {"/dashboard", READ, ROUTE_DASHBOARD},
+    {"/dashboard.json", READ, ROUTE_DASHBOARD_JSON},
+    {"/dashboard.css", READ, ROUTE_DASHBOARD_STYLE},
+    {"/metrics", READ, ROUTE_METRICS},
+#endif
 };
 
 /* Whether first and second, one after the other, are `whole`. */
@@ -60,20 +68,45 @@ static enum route check_method(size_t i, const char *method, const char **allow)
     return strcmp(method, "OPTIONS") == 0 ? ROUTE_OPTIONS : ROUTE_METHOD;
 }
 
+/* What is at the mount itself, without the slash behind it, which a page's links need. */
+static enum route at_mount(const char *method, bool page)
+{
+    bool reads = strcmp(method, "GET") == 0 || strcmp(method, "HEAD") == 0;
+
+    return PAGES && page && reads ? ROUTE_PAGE_BELOW : ROUTE_NOT_FOUND;
+}
+
 enum route route_find(const char *method, const char *script_name, const char *path_info,
-                      const char *mount, const char **allow)
+                      const char *mount, bool page, const char **allow)
 {
     const char *script = script_name != NULL ? script_name : "";
     const char *info = path_info != NULL ? path_info : "";
 
+    if (method == NULL)
+        method = "";
     if (mount != NULL && strcmp(mount, "/") == 0)
         mount = "";
     if (mount != NULL && !below_mount(mount, &script, &info))
         return ROUTE_NOT_FOUND;
+    if (mount != NULL && mount[0] != '\0' && joined_equal(script, info, ""))
+        return at_mount(method, page);
     for (size_t i = 0; i < sizeof(routes) / sizeof(routes[0]); i++) {
+        if (!page && routes[i].route == ROUTE_PAGE)
+            continue;
         if (joined_equal(script, info, routes[i].path) ||
             (mount == NULL && strcmp(info, routes[i].path) == 0))
-            return check_method(i, method != NULL ? method : "", allow);
+            return check_method(i, method, allow);
     }
     return ROUTE_NOT_FOUND;
+}
+
+bool route_guarded(enum route r)
+{
+    return r == ROUTE_DASHBOARD || r == ROUTE_DASHBOARD_JSON || r == ROUTE_METRICS;
+}
+
+bool route_fixed(enum route r)
+{
+    return r == ROUTE_PAGE || r == ROUTE_PAGE_BELOW || r == ROUTE_WIDGET ||
+           r == ROUTE_DASHBOARD_STYLE;
 }

@@ -7,6 +7,8 @@
 #ifndef GATEWAY_ROUTE_H
 #define GATEWAY_ROUTE_H
 
+#include <stdbool.h>
+
 enum route {
     ROUTE_NOT_FOUND,
     ROUTE_METHOD,    /* the path is there, the method is not: *allow says which are */
@@ -30,10 +32,15 @@ enum route {
  * the whole is the same. With `mount` it must be the mount followed by a listed path; the mount
  * "/" is the root: a listed path and nothing before it. Without, the whole is a listed path, or
  * path_info is one (then script_name is where the web server has mounted us). All but `allow`
- * may be NULL. *allow, set for ROUTE_METHOD and ROUTE_OPTIONS alone, is the value of the Allow
- * header, static storage.
+ * may be NULL. Without `page` there is no chat page. *allow, set for ROUTE_METHOD and
+ * ROUTE_OPTIONS alone, is the value of the Allow header, static storage.
  */
 enum route route_find(const char *method, const char *script_name, const char *path_info,
-                      const char *mount, const char **allow);
+                      const char *mount, bool page, const char **allow);
+
+/* Whether it is for the owner, who has to show who he is. */
+bool route_guarded(enum route r);
+/* Whether it is of a file that is part of the program, or leads to one: answered in any state. */
+bool route_fixed(enum route r);
 
 #endif

@@ -12,6 +12,8 @@
 #include <cmocka.h>
 #include <jansson.h>
 
+#include "gateway/sink.h"
+
 #define N(a) (sizeof(a) / sizeof((a)[0]))
 
 /* -- an exchange that keeps what is written, and can break off -- */
@@ -744,6 +746,92 @@ static void test_exchange_that_breaks_off(void **state)
     assert_int_equal(memory.n, 0);
 }
 
+/* -- pages and files -- */
+
+static void two_lines(struct sink *s, const struct reply *r, const void *what)
+{
+    (void)r;
+    sink_text(s, what);
+    sink_text(s, "two\n");
+}
+
+static void test_a_page_is_kept_by_no_cache(void **state)
+{
+    struct reply r = fresh();
+    (void)state;
+    assert_true(
+        reply_page(&r, "text/html; charset=utf-8", "X-Of-Page: 1\r\n", two_lines, "one\n"));
+    assert_int_equal(strncmp(memory.text, "Status: 200 OK\r\n", 16), 0);
+    expect_header("page", "Content-Type", "text/html; charset=utf-8");
+    expect_header("page", "Cache-Control", "no-store");
+    expect_header("page", "X-Of-Page", "1");
+    expect_header("page", "Content-Length", "8");
+    assert_string_equal(body(), "one\ntwo\n");
+    r = fresh();
+    r.head = true;
+    assert_true(reply_page(&r, "text/html", "", two_lines, "one\n"));
+    expect_header("page", "Content-Length", "8");
+    assert_string_equal(body(), "");
+}
+
+static void test_a_file_that_is_known_is_not_sent_again(void **state)
+{
+    static const struct {
+        const char *known;
+        int status;
+    } rows[] = {
+        {NULL, 200},       {"", 200},
+        {"\"7-3\"", 304},  {"W/\"7-3\"", 304},
+        {"*", 304},        {"\"1\", \"7-3\"", 304},
+        {"\"17-3\"", 200}, {"\"7-3-gzip\"", 200},
+        {"7-3", 200},      {"\"7-3", 200},
+    };
+    static const struct reply_file file = {.type = "text/plain",
+                                           .lines = "Cache-Control: public, max-age=600\r\n",
+                                           .tag = "\"7-3\"",
+                                           .text = "a\0b",
+                                           .n = 3};
+    (void)state;
+    for (size_t i = 0; i < N(rows); i++) {
+        struct reply r = fresh();
+        assert_true(reply_file(&r, &file, rows[i].known));
+        assert_int_equal(strtol(memory.text + strlen("Status: "), NULL, 10), rows[i].status);
+        expect_header("file", "ETag", "\"7-3\"");
+        expect_header("file", "Cache-Control", "public, max-age=600");
+        expect_header("file", "Content-Length", rows[i].status == 200 ? "3" : NULL);
+        assert_memory_equal(body(), rows[i].status == 200 ? "a\0b" : "\0\0\0", 4);
+    }
+    struct reply r = fresh();
+    r.head = true;
+    assert_true(reply_file(&r, &file, NULL));
+    expect_header("file", "Content-Length", "3");
+    assert_string_equal(body(), "");
+}
+
+static void test_what_has_moved_is_beside_what_was_asked_for(void **state)
+{
+    struct reply r = fresh();
+    (void)state;
+    assert_true(reply_moved(&r, "ai"));
+    assert_int_equal(strncmp(memory.text, "Status: 308 Permanent Redirect\r\n", 32), 0);
+    expect_header("moved", "Location", "ai/");
+    expect_header("moved", "Content-Length", "0");
+    assert_string_equal(body(), "");
+}
+
+static void test_a_password_is_asked_for(void **state)
+{
+    struct reply r = fresh();
+    struct reply_error e = {.code = CODE_UNAUTHORIZED, .basic = true};
+    (void)state;
+    assert_true(reply_error(&r, &e, NULL));
+    expect_header("401", "WWW-Authenticate", "Basic realm=\"pennygate\", charset=\"UTF-8\"");
+    r = fresh();
+    e.code = CODE_DASHBOARD_CLOSED;
+    assert_true(reply_error(&r, &e, NULL));
+    expect_header("403", "WWW-Authenticate", NULL);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -770,6 +858,10 @@ int main(void)
         cmocka_unit_test(test_f32_f33_events),
         cmocka_unit_test(test_f24_stream_error),
         cmocka_unit_test(test_exchange_that_breaks_off),
+        cmocka_unit_test(test_a_page_is_kept_by_no_cache),
+        cmocka_unit_test(test_a_file_that_is_known_is_not_sent_again),
+        cmocka_unit_test(test_what_has_moved_is_beside_what_was_asked_for),
+        cmocka_unit_test(test_a_password_is_asked_for),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

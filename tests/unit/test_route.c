@@ -13,6 +13,9 @@
 #define STATUS    "/status"
 #define SELF_TEST "/v1/self-test"
 
+/* Of a program with pages. */
+#define PAGE(route) (PAGES ? (route) : ROUTE_NOT_FOUND)
+
 static const struct {
     const char *why;
     const char *method, *script, *info, *mount;
@@ -57,13 +60,38 @@ static const struct {
     {"F10 a preflight in lower case", "options", CHAT, NULL, NULL, ROUTE_METHOD},
 
     {"nothing", "POST", NULL, NULL, NULL, ROUTE_NOT_FOUND},
-    {"the root", "GET", "/", NULL, NULL, ROUTE_NOT_FOUND},
+    {"the root", "GET", "/", NULL, NULL, PAGE(ROUTE_PAGE)},
+    {"the root below a mount that the server alone knows", "GET", "/cgi-bin/pennygate", "/",
+     NULL, PAGE(ROUTE_PAGE)},
+    {"the root as mount", "HEAD", "/", NULL, "/", PAGE(ROUTE_PAGE)},
+    {"the root as mount, all in PATH_INFO", "GET", "", "/", "/", PAGE(ROUTE_PAGE)},
+    {"the page below a mount", "GET", "/ai/", NULL, "/ai", PAGE(ROUTE_PAGE)},
+    {"the page below a mount, divided", "GET", "/ai", "/", "/ai", PAGE(ROUTE_PAGE)},
+    {"posting to the page", "POST", "/ai", "/", "/ai", PAGE(ROUTE_METHOD)},
+    {"two slashes", "GET", "/ai//", NULL, "/ai", ROUTE_NOT_FOUND},
+    {"two slashes, divided", "GET", "/ai", "//", "/ai", ROUTE_NOT_FOUND},
+    {"nothing at the root as mount", "GET", "", NULL, "/", ROUTE_NOT_FOUND},
+    {"the mount alone", "GET", "/ai", NULL, "/ai", PAGE(ROUTE_PAGE_BELOW)},
+    {"the mount alone, divided", "HEAD", "/a", "i", "/ai", PAGE(ROUTE_PAGE_BELOW)},
+    {"a preflight of the mount alone", "OPTIONS", "/ai", NULL, "/ai", ROUTE_NOT_FOUND},
+    {"a path alone where no mount is known", "GET", "/ai", NULL, NULL, ROUTE_NOT_FOUND},
+    {"the widget", "GET", "/ai/widget.js", NULL, "/ai", PAGE(ROUTE_WIDGET)},
+    {"the widget in upper case", "GET", "/Widget.js", NULL, NULL, ROUTE_NOT_FOUND},
+    {"a preflight of the widget", "OPTIONS", "/widget.js", NULL, NULL, PAGE(ROUTE_OPTIONS)},
+    {"the dashboard", "GET", "/dashboard", NULL, NULL, PAGE(ROUTE_DASHBOARD)},
+    {"the dashboard as a directory", "GET", "/dashboard/", NULL, NULL, ROUTE_NOT_FOUND},
+    {"posting to the dashboard", "POST", "/dashboard", NULL, NULL, PAGE(ROUTE_METHOD)},
+    {"its figures", "GET", "/ai", "/dashboard.json", "/ai", PAGE(ROUTE_DASHBOARD_JSON)},
+    {"its style", "GET", "/dashboard.css", NULL, NULL, PAGE(ROUTE_DASHBOARD_STYLE)},
+    {"the metrics", "HEAD", "/metrics", NULL, NULL, PAGE(ROUTE_METRICS)},
     {"F10 doubled slash", "POST", "/" CHAT, NULL, NULL, ROUTE_NOT_FOUND},
     {"F10 doubled slash in PATH_INFO", "POST", "/ai", "/" CHAT, NULL, ROUTE_NOT_FOUND},
     {"F10 doubled slash within", "POST", "/v1//chat/completions", NULL, NULL, ROUTE_NOT_FOUND},
     {"F10 another endpoint", "POST", "/v1/embeddings", NULL, NULL, ROUTE_NOT_FOUND},
     {"F10 trailing slash", "POST", CHAT "/", NULL, NULL, ROUTE_NOT_FOUND},
-    {"F10 trailing slash in PATH_INFO", "POST", CHAT, "/", NULL, ROUTE_NOT_FOUND},
+    {"F10 a trailing slash in PATH_INFO is the page's", "POST", CHAT, "/", NULL,
+     PAGE(ROUTE_METHOD)},
+    {"F10 trailing slash behind a mount", "POST", "/ai", CHAT "/", "/ai", ROUTE_NOT_FOUND},
     {"F10 upper case", "POST", "/V1/CHAT/COMPLETIONS", NULL, NULL, ROUTE_NOT_FOUND},
     {"F10 encoded slash", "POST", "/v1/chat%2fcompletions", NULL, NULL, ROUTE_NOT_FOUND},
     {"F10 dots", "POST", "/v1/x/../chat/completions", NULL, NULL, ROUTE_NOT_FOUND},
@@ -91,11 +119,39 @@ static void f10_routes_are_exact(void **state)
     (void)state;
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
         const char *allow = NULL;
-        enum route r =
-            route_find(rows[i].method, rows[i].script, rows[i].info, rows[i].mount, &allow);
+        enum route r = route_find(rows[i].method, rows[i].script, rows[i].info, rows[i].mount,
+                                  true, &allow);
 
         if (r != rows[i].route || (allow != NULL) != (r == ROUTE_METHOD || r == ROUTE_OPTIONS))
             fail_msg("%s: %d", rows[i].why, (int)r);
+    }
+}
+
+static void without_its_page_a_site_has_nothing_at_its_root(void **state)
+{
+    static const char *const methods[] = {"GET", "POST", "OPTIONS", NULL};
+    const char *allow = NULL;
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(methods) / sizeof(methods[0]); i++) {
+        assert_int_equal(route_find(methods[i], "/", NULL, NULL, false, &allow),
+                         ROUTE_NOT_FOUND);
+        assert_int_equal(route_find(methods[i], "/ai", "/", "/ai", false, &allow),
+                         ROUTE_NOT_FOUND);
+        assert_int_equal(route_find(methods[i], "/ai", NULL, "/ai", false, &allow),
+                         ROUTE_NOT_FOUND);
+        assert_null(allow);
+    }
+    assert_int_equal(route_find("GET", "/widget.js", NULL, NULL, false, &allow),
+                     PAGE(ROUTE_WIDGET));
+}
+
+static void each_page_is_the_owners_or_everybodys(void **state)
+{
+    (void)state;
+    for (int r = ROUTE_NOT_FOUND; r <= ROUTE_METRICS; r++) {
+        assert_int_equal(route_guarded((enum route)r) + route_fixed((enum route)r),
+                         r >= ROUTE_PAGE);
     }
 }
 
@@ -104,9 +160,9 @@ static void a_wrong_method_is_told_the_right_ones(void **state)
     const char *allow = NULL;
 
     (void)state;
-    assert_int_equal(route_find("PUT", CHAT, NULL, NULL, &allow), ROUTE_METHOD);
+    assert_int_equal(route_find("PUT", CHAT, NULL, NULL, true, &allow), ROUTE_METHOD);
     assert_string_equal(allow, "POST, OPTIONS");
-    assert_int_equal(route_find("PUT", MODELS, NULL, NULL, &allow), ROUTE_METHOD);
+    assert_int_equal(route_find("PUT", MODELS, NULL, NULL, true, &allow), ROUTE_METHOD);
     assert_string_equal(allow, "GET, HEAD, OPTIONS");
 }
 
@@ -114,6 +170,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(f10_routes_are_exact),
+        cmocka_unit_test(without_its_page_a_site_has_nothing_at_its_root),
+        cmocka_unit_test(each_page_is_the_owners_or_everybodys),
         cmocka_unit_test(a_wrong_method_is_told_the_right_ones),
     };
 
