@@ -15,11 +15,17 @@
 struct pages; /* the last report of this process */
 
 enum error pages_new(struct pages **out);
-void pages_free(struct pages *p);
+void pages_free(struct pages *p); /* once nobody is answered any more */
 
-/* Answers the exchange for a route of its own. The code is CODE_NONE or what was answered
- * instead; *gone: the caller left. */
-enum code pages_handle(struct pages *p, enum route route, struct site *site,
-                       const struct site_use *use, struct reply *reply, bool *gone);
+/* Answers the exchange for a route that is fixed. *gone: the caller left. */
+void pages_fixed(enum route route, const struct config *c, struct reply *reply, bool *gone);
+
+/* Answers it for one that is guarded, with a site that is in force. The code is CODE_NONE or what
+ * was answered instead. */
+enum code pages_guarded(struct pages *p, enum route route, struct site *site,
+                        const struct site_use *use, struct reply *reply, bool *gone);
+
+/* Lets the report go if nobody has asked for it for a while. */
+void pages_rest(struct pages *p);
 
 #endif

@@ -14,6 +14,7 @@
 #include "gateway/admission.h"
 #include "gateway/alerter.h"
 #include "gateway/chat.h"
+#include "gateway/pages.h"
 #include "gateway/place.h"
 #include "gateway/reply.h"
 #include "gateway/route.h"
@@ -35,6 +36,7 @@ struct service {
     struct upstream *upstream;
     struct alerter *alerter; /* NULL: of a process that serves one request */
     struct places places;
+    struct pages *pages; /* NULL: in a program made without them */
     struct recorder *recorder;
     atomic_bool stopping;
     atomic_flag self_test; /* one is running */
@@ -52,6 +54,8 @@ enum error service_new(const char *path, char *const *env, bool single, struct s
     atomic_flag_clear(&s->self_test);
     places_init(&s->places);
     e = recorder_new(single, &s->recorder);
+    if (PAGES && e == ERROR_NONE)
+        e = pages_new(&s->pages);
     if (e == ERROR_NONE)
         e = site_new(path, env, &s->site);
     if (e == ERROR_NONE) {
@@ -104,6 +108,9 @@ bool service_free(struct service *s, int64_t bound_ms)
     if (!alerter_free(s->alerter, now < until ? until - now : 0))
         return false;
     s->alerter = NULL;
+    if (PAGES)
+        pages_free(s->pages);
+    s->pages = NULL;
     if (s->recorder != NULL)
         recorder_stop(s->recorder); /* it writes on while the ledger's writer ends */
     now = clock_monotonic_ms();
@@ -171,7 +178,8 @@ static enum code turn_away(enum route route, const struct site_use *use,
         return CODE_METHOD;
     if (access->refused || (route == ROUTE_OPTIONS && !access->present))
         return CODE_FORBIDDEN_ORIGIN;
-    if (route == ROUTE_OPTIONS || (route == ROUTE_STATUS && use->config != NULL))
+    if (route == ROUTE_OPTIONS || route_fixed(route) ||
+        (route == ROUTE_STATUS && use->config != NULL))
         return CODE_NONE;
     return why;
 }
@@ -209,17 +217,22 @@ static enum code self_test(struct service *s, const struct site_use *use, struct
     return code;
 }
 
+static enum route find_route(const struct exchange *x, const struct config *c,
+                             const char **allow)
+{
+    return route_find(exchange_param(x, "REQUEST_METHOD"), exchange_param(x, "SCRIPT_NAME"),
+                      exchange_param(x, "PATH_INFO"), c != NULL ? c->mount : NULL,
+                      c == NULL || c->page, allow);
+}
+
 static void answer(struct service *s, const struct site_use *use, struct reply *reply,
                    struct chat_log *log)
 {
     const struct chat_job job = {reply->x,   s->site, use,        s->upstream,
                                  &s->places, reply,   s->recorder};
-    const char *mount = use->config != NULL ? use->config->mount : NULL;
     const char *allow = NULL;
     enum code why = atomic_load(&s->stopping) ? CODE_STOPPING : use->code;
-    enum route route = route_find(exchange_param(reply->x, "REQUEST_METHOD"),
-                                  exchange_param(reply->x, "SCRIPT_NAME"),
-                                  exchange_param(reply->x, "PATH_INFO"), mount, &allow);
+    enum route route = find_route(reply->x, use->config, &allow);
 
     log->code = turn_away(route, use, reply->access, why);
     if (log->code != CODE_NONE)
@@ -239,6 +252,10 @@ static void answer(struct service *s, const struct site_use *use, struct reply *
         log->code = list_models(s, use, reply, &log->gone);
     else if (route == ROUTE_SELF_TEST)
         log->code = self_test(s, use, reply, &log->gone);
+    else if (PAGES && route_fixed(route))
+        pages_fixed(route, use->config, reply, &log->gone);
+    else if (PAGES && route_guarded(route))
+        log->code = pages_guarded(s->pages, route, s->site, use, reply, &log->gone);
     else
         chat_handle(&job, log);
 }
@@ -260,5 +277,7 @@ void service_handle(struct service *s, struct exchange *x)
     reply_count(&reply, log.code);
     alerter_note(s->alerter, &use, log.code);
     write_line(&reply, &log, clock_monotonic_ms() - start);
+    if (PAGES)
+        pages_rest(s->pages);
     site_leave(s->site, &use);
 }
