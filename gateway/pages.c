@@ -225,7 +225,7 @@ enum code pages_guarded(struct pages *p, enum route route, struct site *site,
                         const struct site_use *use, struct reply *reply, bool *gone)
 {
     struct exchange *x = reply->x;
-    struct shared *s;
+    struct shared *s = NULL;
     enum error e;
     enum guard g = guard_check(x, use->config, use->ledger, &e);
 
