@@ -4,6 +4,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "platform/clock.h"
+
 /* Told while paused: the owner can always act, but not every second. */
 #define PAUSED_MS        60000
 #define SECONDS_OF_DAY   86400
@@ -31,6 +33,7 @@ bool admission_begin(struct admission *a, const struct exchange *x, struct site 
     a->x = x;
     a->site = site;
     a->use = use;
+    a->decision_us = -1;
     a->config = use->config;
     a->ledger = use->ledger;
     a->policy = config_policy(use->config, x->single);
@@ -98,9 +101,30 @@ bool admission_decided(struct admission *a, enum error e, struct reply_error *no
     return refuse(no, CODE_BUSY);
 }
 
+/* The ledger has been asked, since `start_us`. */
+static void add_time(struct admission *a, int64_t start_us)
+{
+    int64_t before_us = a->decision_us > 0 ? a->decision_us : 0;
+
+    a->decision_us = before_us + clock_monotonic_us() - start_us;
+}
+
 static enum error ask_ledger(struct admission *a)
 {
-    return ledger_check(a->ledger, &a->policy, &a->demand, &a->answer);
+    int64_t start_us = clock_monotonic_us();
+    enum error e = ledger_check(a->ledger, &a->policy, &a->demand, &a->answer);
+
+    add_time(a, start_us);
+    return e;
+}
+
+enum error admission_reserve(struct admission *a, struct reservation *r)
+{
+    int64_t start_us = clock_monotonic_us();
+    enum error e = ledger_reserve(a->ledger, &a->policy, &a->demand, &a->answer, r);
+
+    add_time(a, start_us);
+    return e;
 }
 
 bool admission_room(struct admission *a, struct reply_error *no)
@@ -218,12 +242,14 @@ enum error admission_replace(struct admission *a, const struct admission_size *s
     const uint64_t overhead = a->overhead;
     struct answer answer = {.decision = DECISION_BREAKER};
     int64_t breaker_ms;
+    int64_t start_us = clock_monotonic_us();
     enum error e;
 
     choose(a, config_fallback(a->config, model));
     e = weigh(a, size, &breaker_ms);
     if (e == ERROR_NONE)
         e = ledger_replace(a->ledger, &a->policy, &a->demand, first, &answer, r);
+    add_time(a, start_us);
     if (e == ERROR_NONE && answer.decision == DECISION_ADMITTED) {
         a->answer = answer;
         return e;

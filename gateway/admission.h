@@ -73,6 +73,9 @@ bool admission_fall_back(struct admission *a, const struct admission_size *size)
 enum error admission_replace(struct admission *a, const struct admission_size *size,
                              const struct settlement *first, struct reservation *r);
 
+/* Charges the worst case: ledger_reserve of the demand. */
+enum error admission_reserve(struct admission *a, struct reservation *r);
+
 /* Goes on only with a verdict, and only with that one: the answer that `e` and a->answer call
  * for. */
 bool admission_decided(struct admission *a, enum error e, struct reply_error *no);

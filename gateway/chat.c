@@ -38,11 +38,26 @@ struct chat {
 
 /* ---- refusing ---- */
 
+/* Once a request, whatever comes of it; like all figures before the answer is out, because a CGI
+ * process may be killed as soon as its caller has that. */
+static void count_decision(struct chat *c)
+{
+    if (c->a.decision_us < 0 || c->log->decision_us >= 0)
+        return;
+    c->log->decision_us = c->a.decision_us;
+    ledger_live_decision(c->a.ledger, c->a.decision_us);
+}
+
 static bool refuse_with(struct chat *c, const struct reply_error *e)
 {
     bool limited = c->a.answer.decision == DECISION_REFUSED;
 
     c->log->code = e->code;
+    count_decision(c);
+    if (limited) {
+        snprintf(c->log->limit, sizeof(c->log->limit), "%s", c->a.answer.limit);
+        ledger_live_limit(c->a.ledger, c->a.answer.limit);
+    }
     reply_error(c->job->reply, e, limited ? &c->a.answer : NULL);
     return false;
 }
@@ -226,18 +241,11 @@ static bool admit(struct chat *c)
     return !c->log->gone;
 }
 
-static enum error ask_ledger(struct chat *c)
-{
-    struct admission *a = &c->a;
-
-    return ledger_reserve(a->ledger, &a->policy, &a->demand, &a->answer, &c->reservation);
-}
-
 static bool reserve(struct chat *c)
 {
     const struct admission_size size = size_of(c);
     struct admission *a = &c->a;
-    enum error e = ask_ledger(c);
+    enum error e = admission_reserve(a, &c->reservation);
     struct reply_error no;
 
     if (e == ERROR_NONE && a->answer.decision == DECISION_BREAKER &&
@@ -245,7 +253,7 @@ static bool reserve(struct chat *c)
         name_model(c);
         if (!admit(c))
             return false;
-        e = ask_ledger(c);
+        e = admission_reserve(a, &c->reservation);
     }
     if (!admission_decided(a, e, &no))
         return refuse_with(c, &no);
@@ -318,6 +326,8 @@ static void settle(void *arg, const struct relay_end *end)
     if (s.kind == SETTLE_USAGE && !settle_usage(c, &end->usage, &s))
         s.kind = SETTLE_UNKNOWN;
     s.upstream_error = end->code >= CODE_UPSTREAM_REFUSED;
+    if (end->code == CODE_NONE && !end->gone)
+        ledger_live_code(c->a.ledger, CODE_NONE);
     e = ledger_settle(c->a.ledger, &c->reservation, &s, c->job->x->single);
     if (e != ERROR_NONE) /* stays charged as reserved */
         site_fault(c->job->site, c->job->use, e);
@@ -412,14 +422,18 @@ void chat_handle(const struct chat_job *job, struct chat_log *log)
         .job = job,
         .log = log,
         .config = job->use->config,
+        .a.decision_us = -1,
     };
     bool go = true;
 
-    *log = (struct chat_log){.model = "-", .subject = "-", .usage = "none", .first_ms = -1};
+    *log = (struct chat_log){
+        .model = "-", .subject = "-", .usage = "none", .first_ms = -1, .decision_us = -1};
     for (size_t i = 0; i < sizeof(steps) / sizeof(steps[0]) && go; i++)
         go = steps[i](&c);
+    count_decision(&c);
     if (go)
         forward(&c);
+    log->decision_us = c.a.decision_us; /* with what a fallback has taken */
     if (c.placed)
         place_leave(job->places, &c.place);
     request_free(&c.request);

@@ -19,7 +19,10 @@ void figures_count(struct ledger *l, enum code code)
     };
     enum figure f = (enum figure)figures[code];
 
-    if (l == NULL || code == CODE_NONE || code == CODE_STOPPING)
+    if (l == NULL || code == CODE_NONE)
+        return;
+    ledger_live_code(l, code);
+    if (code == CODE_STOPPING)
         return;
     if (code >= CODE_CONCURRENT_LIMIT && code <= CODE_BYPASS_LIMIT)
         f = (enum figure)(FIGURE_REFUSED + (int)(code - CODE_CONCURRENT_LIMIT));

@@ -308,8 +308,11 @@ static bool accept_answer(struct relay *r, int status, enum call_end end, const 
 
 static void note_first(struct relay *r)
 {
-    if (r->first_ms < 0)
-        r->first_ms = clock_monotonic_ms() - r->start_ms;
+    if (r->first_ms >= 0)
+        return;
+    r->first_ms = clock_monotonic_ms() - r->start_ms;
+    /* Before it is sent, for reply_count's reason. */
+    ledger_live_first_byte(r->reply->ledger, r->first_ms);
 }
 
 /* ---- growing texts ---- */
