@@ -10,7 +10,6 @@
 #include <string.h>
 
 #include "gateway/code.h"
-#include "gateway/config_value.h"
 #include "gateway/report.h"
 
 #define PREFIX        "pennygate_"
@@ -241,8 +240,7 @@ static void put_limits(const struct out *o, uint64_t (*of)(const struct report_l
         const bool cost = l->limit->unit == UNIT_COST;
         const struct label labels[LABELS_MAX] = {
             {"limit", l->limit->name},
-            {"unit",
-             cost ? "dollars" : config_option(SECTION_LIMIT, "unit")->words[l->limit->unit]},
+            {"unit", cost ? "dollars" : report_unit(l->limit->unit)},
         };
         uint64_t v = of(l);
 
@@ -287,7 +285,9 @@ static void put_max(const struct out *o)
 
 static void put_store_used(const struct out *o)
 {
-    put_value(o, NULL, o->r->state.usage.used_bytes, 0);
+    const struct kv_usage *u = &o->r->state.usage;
+
+    put_value(o, NULL, u->used_bytes - u->free_bytes, 0);
 }
 
 static void put_store_size(const struct out *o)
