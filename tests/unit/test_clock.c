@@ -189,6 +189,17 @@ static void test_monotonic_time_is_monotonic(void **state)
     }
 }
 
+static void test_microseconds_are_of_the_same_clock(void **state)
+{
+    (void)state;
+    machine.wall_ms = 0;
+    for (unsigned i = 0; i < 1000; i++) {
+        int64_t before_ms = clock_monotonic_ms(), us = clock_monotonic_us();
+
+        assert_in_range(us / 1000, before_ms, clock_monotonic_ms());
+    }
+}
+
 static const struct {
     const char *says, *content;
     enum error read, expected;
@@ -267,6 +278,7 @@ int main(void)
         cmocka_unit_test_setup(test_F44_before_the_build_date_is_no_time, reset),
         cmocka_unit_test_setup(test_an_unreadable_clock_is_an_error, reset),
         cmocka_unit_test_setup(test_monotonic_time_is_monotonic, reset),
+        cmocka_unit_test_setup(test_microseconds_are_of_the_same_clock, reset),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
