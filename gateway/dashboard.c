@@ -54,7 +54,7 @@ static void write_refusals(struct sink *s, const struct report *r)
         if (total == 0)
             continue;
         if (!any)
-            dashboard_table(s, "Requests refused, by reason", HEADS(heads));
+            dashboard_table(s, true, "Requests refused, by reason", HEADS(heads));
         any = true;
         sink_format(s, "<tr><th scope=\"row\">%s<td>", refusals[i].label);
         dashboard_count(s, dashboard_sum(today, &refusals[i]));
@@ -76,21 +76,21 @@ static void write_model(struct sink *s, const struct config_model *c,
 {
     sink_text(s, "<tr><th scope=\"row\">");
     dashboard_text(s, c->alias);
-    sink_text(s, m->breaker_wait_ms > 0 ? "<td>open, tried again in " : "<td>closed");
-    if (m->breaker_wait_ms > 0)
-        dashboard_span(s, m->breaker_wait_ms);
     sink_text(s, "<td>");
     dashboard_count(s, m->failures);
     sink_text(s, "<td>");
     dashboard_count(s, m->overhead);
+    sink_text(s, m->breaker_wait_ms > 0 ? "<td>open, tried again in " : "<td>closed");
+    if (m->breaker_wait_ms > 0)
+        dashboard_span(s, m->breaker_wait_ms);
     sink_text(s, "\n");
 }
 
 static void write_upstream(struct sink *s, const struct report *r)
 {
     static const struct day_sum errors = ANSWERED("", FIGURE_UPSTREAM);
-    static const char *const heads[] = {"model", "breaker", "failures in a row",
-                                        "tokens learnt per call"};
+    static const char *const heads[] = {"model", "failures in a row", "tokens learnt per call",
+                                        "breaker"};
 
     dashboard_section(s, "upstream", "Upstream errors");
     sink_text(s, "<p><b>");
@@ -98,7 +98,7 @@ static void write_upstream(struct sink *s, const struct report *r)
     sink_text(s, "</b> today, <b>");
     dashboard_count(s, dashboard_total(r, &errors));
     sink_text(s, "</b> in 30 days</p>\n");
-    dashboard_table(s, "Models", HEADS(heads));
+    dashboard_table(s, true, "Models", HEADS(heads));
     for (unsigned i = 0; i < r->config->n_models; i++)
         write_model(s, &r->config->models[i], &r->models[i]);
     dashboard_table_end(s);
@@ -123,12 +123,12 @@ static void write_dry_run(struct sink *s, const struct report *r, const struct l
 {
     sink_text(s, "<tr><th scope=\"row\">");
     dashboard_text(s, l->name);
-    sink_format(s, "<td>%s per %s", dashboard_unit(l->unit), dashboard_subject(l->subject));
+    sink_format(s, " <small>%s per %s", report_unit(l->unit), report_subject(l->subject));
     if (l->unit != UNIT_CONCURRENT) {
         sink_text(s, ", ");
         dashboard_window(s, l);
     }
-    sink_text(s, "<td>");
+    sink_text(s, "</small><td>");
     dashboard_count(s, report_dry_of(r, r->state.today, l->name));
     sink_text(s, "<td>");
     dashboard_count(s, dry_total(r, l->name));
@@ -137,7 +137,7 @@ static void write_dry_run(struct sink *s, const struct report *r, const struct l
 
 static void write_dry_runs(struct sink *s, const struct report *r)
 {
-    static const char *const heads[] = {"limit", "counts", "today", "30 days"};
+    static const char *const heads[] = {"limit", "today", "30 days"};
     bool any = false;
 
     for (unsigned i = 0; i < r->config->n_limits; i++) {
@@ -145,7 +145,8 @@ static void write_dry_runs(struct sink *s, const struct report *r)
             continue;
         if (!any) {
             dashboard_section(s, "dry", "Dry runs");
-            dashboard_table(s, "Admitted calls that a limit would have refused", HEADS(heads));
+            dashboard_table(s, true, "Admitted calls that a limit would have refused",
+                            HEADS(heads));
         }
         any = true;
         write_dry_run(s, r, &r->config->limits[i]);
@@ -162,7 +163,7 @@ static void write_caller(struct sink *s, const struct report *r, const struct le
 {
     uint64_t cost = c->used.of[UNIT_COST];
 
-    sink_format(s, "<tr><th scope=\"row\">%s <code>", dashboard_subject(c->subject));
+    sink_format(s, "<tr><th scope=\"row\">%s <code>", report_subject(c->subject));
     dashboard_text(s, c->name);
     sink_text(s, "</code>");
     for (unsigned u = 0; u < UNITS_SUMMED; u++) {
@@ -178,7 +179,8 @@ static void write_callers(struct sink *s, const struct report *r)
 
     dashboard_section(s, "callers", "Top callers today");
     if (r->n_top > 0) {
-        dashboard_table(s, "By calls; the names change daily, as in the log", HEADS(heads));
+        dashboard_table(s, true, "By calls; the names change daily, as in the log",
+                        HEADS(heads));
         for (unsigned i = 0; i < r->n_top; i++)
             write_caller(s, r, &r->top[i]);
         dashboard_table_end(s);
@@ -231,7 +233,7 @@ static void write_alerts(struct sink *s, const struct report *r)
     if (r->n_told == 0)
         sink_text(s, "<p>There were none.</p>\n");
     else
-        dashboard_table(s, "Newest first", HEADS(heads));
+        dashboard_table(s, false, "Newest first", HEADS(heads));
     for (unsigned i = 0; i < r->n_told; i++)
         write_alert(s, r, &r->told[i]);
     if (r->n_told > 0)

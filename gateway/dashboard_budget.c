@@ -55,8 +55,8 @@ static void write_name(struct sink *s, const struct report_limit *l)
 
     sink_text(s, "<h3>");
     dashboard_text(s, l->limit->name);
-    sink_format(s, " <small>%s, %s", dashboard_unit(l->limit->unit),
-                dashboard_subject(l->limit->subject));
+    sink_format(s, " <small>%s, %s", report_unit(l->limit->unit),
+                report_subject(l->limit->subject));
     if (l->limit->unit != UNIT_CONCURRENT) {
         sink_text(s, ", ");
         dashboard_window(s, l->limit);

@@ -232,7 +232,7 @@ static void write_table(struct sink *s, const struct report *r, const struct cha
         heads[1 + i] = c->column[i].label;
     sink_text(s, "<details><summary>");
     sink_format(s, "%s as a table</summary>\n", c->title);
-    dashboard_table(s, c->title, heads, 1 + c->columns);
+    dashboard_table(s, true, c->title, heads, 1 + c->columns);
     for (int64_t day = days.last; day >= days.first; day--) {
         const struct history_day *d = dashboard_day(r, day);
         bool known = report_cost_known(r, d);

@@ -30,19 +30,18 @@ void dashboard_span(struct sink *s, int64_t ms);
 void dashboard_time(struct sink *s, const struct report *r, int64_t time_s);
 /* "hour", "10s"; "" for what has no window. */
 void dashboard_window(struct sink *s, const struct limit *l);
-/* "address", "everyone" ...; "owner" for the bypass. */
-const char *dashboard_subject(enum subject subject);
-const char *dashboard_unit(enum unit unit);
 
 /* How many of `whole` parts v is of `of`: at most all; none is 0, anything more at least 1 as far
  * as `whole` allows it. Any values. */
 uint64_t dashboard_share(uint64_t v, uint64_t of, uint64_t whole);
 
 /* The start of a section with its heading, and of a table with its caption and column heads, in
- * words of the program's own. Each has an end. */
+ * words of the program's own. Each has an end. The first column heads the rows; the others are
+ * set to the right if they are figures. */
 void dashboard_section(struct sink *s, const char *id, const char *heading);
 void dashboard_section_end(struct sink *s);
-void dashboard_table(struct sink *s, const char *caption, const char *const *heads, unsigned n);
+void dashboard_table(struct sink *s, bool figures, const char *caption,
+                     const char *const *heads, unsigned n);
 void dashboard_table_end(struct sink *s);
 
 /* ---- days ---- */

@@ -2,12 +2,10 @@
  * The state of the site in lines, the worst first: what stops it stands before what only may.
  * Each line says by a word of its own whether it is well, never by colour alone.
  */
-#include <inttypes.h>
-
 #include "gateway/dashboard_parts.h"
 
-#define CLOCK_LAG_MS 1000 /* processes read the clock at slightly different instants */
-#define MIB          1048576U
+#define NEARLY_FULL 75 /* percent: as check says it */
+#define MIB         1048576U
 
 /* ---- pause ---- */
 
@@ -84,7 +82,7 @@ static void tell_models(struct sink *s, const struct report *r)
 
 static bool is_ahead(const struct report *r)
 {
-    return r->state.store_ms > r->state.clock_ms + CLOCK_LAG_MS;
+    return report_ahead_s(r) > 0;
 }
 
 static void tell_clock(struct sink *s, const struct report *r)
@@ -94,7 +92,7 @@ static void tell_clock(struct sink *s, const struct report *r)
         return;
     }
     sink_text(s, "the store is ahead of the clock by ");
-    dashboard_span(s, r->state.store_ms - r->state.clock_ms);
+    dashboard_span(s, report_ahead_s(r) * 1000);
     sink_text(s, ", so windows end later; if the clock is right, "
                  "<code>pennygate clock reset</code> mends it");
 }
@@ -108,7 +106,7 @@ static uint64_t taken(const struct report *r)
 
 static bool is_filling(const struct report *r)
 {
-    return taken(r) > r->state.usage.map_bytes / 4 * 3;
+    return report_store_percent(r) >= NEARLY_FULL;
 }
 
 static void tell_bytes(struct sink *s, uint64_t bytes)
@@ -124,8 +122,7 @@ static void tell_bytes(struct sink *s, uint64_t bytes)
 
 static void tell_store(struct sink *s, const struct report *r)
 {
-    sink_format(s, "%" PRIu64 " %% in use, ",
-                dashboard_share(taken(r), r->state.usage.map_bytes, 100));
+    sink_format(s, "%u %% in use, ", report_store_percent(r));
     tell_bytes(s, taken(r));
     sink_text(s, " of ");
     tell_bytes(s, r->state.usage.map_bytes);

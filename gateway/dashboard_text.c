@@ -6,11 +6,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "gateway/config_options.h"
 #include "gateway/config_value.h"
 #include "gateway/dashboard_parts.h"
-
-#define RUN_MAX 200 /* bytes of plain text in one piece: below SINK_PIECE */
 
 static const char *escape_of(char c)
 {
@@ -33,12 +30,11 @@ static const char *escape_of(char c)
 void dashboard_text(struct sink *s, const char *text)
 {
     while (*text != '\0') {
-        size_t n = strcspn(text, "&<>\"'");
-        size_t run = n < RUN_MAX ? n : RUN_MAX;
+        size_t plain = strcspn(text, "&<>\"'");
 
-        sink_format(s, "%.*s", (int)run, text);
-        text += run;
-        if (run == n && *text != '\0')
+        sink_bytes(s, text, plain);
+        text += plain;
+        if (*text != '\0')
             sink_text(s, escape_of(*text++));
     }
 }
@@ -120,19 +116,7 @@ void dashboard_window(struct sink *s, const struct limit *l)
 {
     char text[CONFIG_VALUE_MAX];
 
-    dashboard_text(s, config_value_text(config_option(SECTION_LIMIT, "window"), l, text));
-}
-
-const char *dashboard_subject(enum subject subject)
-{
-    if (subject == SUBJECT_BYPASS)
-        return "owner";
-    return config_option(SECTION_LIMIT, "per")->words[subject];
-}
-
-const char *dashboard_unit(enum unit unit)
-{
-    return config_option(SECTION_LIMIT, "unit")->words[unit];
+    dashboard_text(s, report_window(l, text));
 }
 
 uint64_t dashboard_share(uint64_t v, uint64_t of, uint64_t whole)
@@ -158,9 +142,11 @@ void dashboard_section_end(struct sink *s)
     sink_text(s, "</section>\n");
 }
 
-void dashboard_table(struct sink *s, const char *caption, const char *const *heads, unsigned n)
+void dashboard_table(struct sink *s, bool figures, const char *caption,
+                     const char *const *heads, unsigned n)
 {
-    sink_format(s, "<table><caption>%s</caption><thead><tr>", caption);
+    sink_format(s, "<table%s><caption>%s</caption><thead><tr>",
+                figures ? " class=\"figures\"" : "", caption);
     for (unsigned i = 0; i < n; i++)
         sink_format(s, "<th scope=\"col\">%s", heads[i]);
     sink_text(s, "<tbody>\n");
