@@ -64,6 +64,7 @@ def browser(tmp_path_factory):
                  "disable-component-update", "disable-sync", "disable-quic", "disable-dev-shm-usage",
                  f"user-data-dir={tmp_path_factory.mktemp('browser')}"):
         options.add_argument("--" + flag)
+    options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
     made = webdriver.Chrome(service=Service(driver), options=options)
     made.set_page_load_timeout(30)
     made.set_script_timeout(30)

@@ -1,0 +1,661 @@
+"""The widget, in Chromium, in a page of a site with a strict policy. What was spent is asked of the
+practice model and of the store."""
+import re
+import time
+
+import pytest
+from selenium.webdriver import ActionChains, Keys
+
+from harness import MOUNT, ROOT, limit, until
+from widget import AXE, FALLBACK, Widget, WidgetPage, document, strings
+
+SLOW = {"chunks": 600, "gap_ms": 100}
+OFFLINE = {"latency": 0, "downloadThroughput": -1, "uploadThroughput": -1}
+
+
+@pytest.fixture
+def page(site):
+    """A function that starts a site and returns its server."""
+    def start(**options):
+        return WidgetPage(site(**options), "spawned")
+    return start
+
+
+@pytest.fixture
+def show(page, browser):
+    """A function that shows a page with the widget; nothing in it may break the policy or fail."""
+    shown = []
+
+    def open_page(server=None, **options):
+        shown.append(Widget(browser, server or page(), **options))
+        return shown[-1]
+
+    yield open_page
+    if shown:
+        assert shown[-1].faults() == []
+
+
+# ---- an answer ----
+
+def test_an_answer_grows_before_the_readers_eyes(show, model):
+    model.set(chunks=12, gap_ms=150)
+    widget = show()
+    assert widget.note == "" and not widget.fallback
+    widget.ask()
+    seen = set()
+
+    def ended():
+        seen.add(widget.answer)
+        return widget.answer.endswith("gathered.")
+
+    until(ended, 20, "the whole answer")
+    assert len(seen - {""}) >= 4, f"it came in {len(seen)} pieces"
+    until(lambda: not widget.busy, 5, "the end")
+    assert widget.note == "" and model.count == 1 and widget.box.get_attribute("value") == ""
+
+
+def test_what_was_said_goes_along(show, model):
+    widget = show()
+    widget.ask("Why is the sea salt?")
+    widget.ended()
+    widget.ask("And the lakes?")
+    until(lambda: model.count == 2 and len(widget.answers) == 2, 10, "a second answer")
+    widget.ended()
+    assert [one["role"] for one in model.last["messages"]] == ["user", "assistant", "user"]
+
+
+@pytest.mark.parametrize("how", ["line_ending", "comments", "split", "multi_line_data"])
+def test_a_stream_in_any_form(show, model, how):
+    model.set(gap_ms=0, **{how: {"line_ending": "crlf", "split": 1}.get(how, True)})
+    widget = show()
+    widget.ask()
+    assert widget.ended().endswith("gathered.")
+
+
+@pytest.mark.parametrize("finish, words", [("length", "greatest length"), ("content_filter", "filter")])
+def test_an_end_before_its_time_is_told(show, model, finish, words):
+    model.set(finish=finish, gap_ms=0)
+    widget = show()
+    widget.ask()
+    assert "salt" in widget.ended() and words in widget.note
+
+
+def test_an_empty_answer_is_told_and_the_question_kept(show, model):
+    model.set(text="", finish="length")
+    widget = show()
+    widget.ask("Think hard")
+    widget.ended()
+    assert "greatest length" in widget.note and "no answer" in widget.note
+    assert widget.box.get_attribute("value") == "Think hard" and not widget.answers
+
+
+# ---- stop ----
+
+@pytest.mark.parametrize("how", ["button", "escape", "keyboard alone"])
+def test_to_stop_ends_the_spending(show, browser, model, how):
+    model.set(**SLOW)
+    widget = show()
+    widget.ask()
+    until(lambda: widget.answer, 10, "the first words")
+    if how == "button":
+        widget.stop.click()
+    elif how == "escape":
+        ActionChains(browser).send_keys(Keys.ESCAPE).perform()
+    else:
+        ActionChains(browser).send_keys(Keys.TAB).perform()
+        assert widget.focused(widget.stop), "the next thing behind the box"
+        ActionChains(browser).send_keys(Keys.ENTER).perform()
+    until(lambda: widget.note == "Stopped.", 5, "the page to say so")
+    until(lambda: model.stats()["aborted"] == 1, 10, "the end of the call")
+    until(lambda: "code=gone" in widget.server.log(), 5, "the line of the log")
+    assert widget.answer, "what had come stays"
+    assert widget.focused(widget.box), "the keyboard is where one goes on"
+
+
+def test_to_leave_the_page_ends_the_spending(show, browser, model):
+    model.set(**SLOW)
+    widget = show()
+    widget.ask()
+    until(lambda: widget.answer, 10, "the first words")
+    browser.get(f"http://127.0.0.1:{widget.server.port}/spy.js")
+    until(lambda: model.stats()["aborted"] == 1, 10, "the end of the call")
+    browser.back()
+    until(lambda: widget.box.is_displayed(), 10, "the widget again")
+
+
+# ---- refusals ----
+
+def test_a_refusal_is_told_with_the_time_to_wait(show, page, browser, model):
+    server = page(limits={"visitor-day": limit("address", "calls", "day", 1)})
+    widget = show(server)
+    assert widget.left == "Questions left: 1"
+    server.chat()  # in another tab
+    widget.ask()
+    until(lambda: "allowed to your network" in widget.note, 5, "the reason")
+    first = widget.wait
+    assert re.fullmatch(r"You can ask again in (\d\d:)?\d\d:\d\d\.", first)
+    until(lambda: widget.wait != first, 5, "the seconds to pass")
+    assert widget.box.get_attribute("value") == "Why is the sea salt?", "the question is kept"
+    assert not widget.send.is_enabled() and widget.retry.is_displayed() and widget.fallback
+    assert model.count == 1, "nothing was spent"
+    widget.retry.click()
+    until(lambda: widget.note == "", 5, "the question how things stand")
+    until(lambda: "allowed to your network" in widget.note, 5, "the same again")
+    assert model.count == 1
+
+
+def test_what_is_left_is_counted_down(show, page, model):
+    model.set(gap_ms=0)
+    widget = show(page(limits={"visitor-day": limit("address", "calls", "day", 2)}))
+    assert widget.left == "Questions left: 2"
+    widget.ask()
+    widget.ended()
+    assert widget.left == "Questions left: 1"
+    widget.ask("And the lakes?")
+    widget.ended()
+    until(lambda: "network" in widget.note, 10, "it to say that no more are left")
+    assert widget.wait and widget.left == "Questions left: 0" and model.count == 2
+
+
+def test_at_its_end_one_can_ask_again(show, page, model):
+    model.set(gap_ms=0)
+    server = page(limits={"visitor-burst": limit("address", "calls", "8s", 1)})
+    widget = show(server)
+    widget.ask()
+    until(lambda: not widget.send.is_enabled() and widget.wait, 10, "the refusal")
+    assert not widget.fallback, "for a moment only"
+    widget.box.send_keys("And the lakes?")
+    assert not widget.send.is_enabled()
+    until(lambda: widget.note == "You can ask again.", 20, "the end of the wait")
+    assert widget.wait == "" and widget.send.is_enabled() and not widget.retry.is_displayed()
+    assert model.count == 1, "nothing is asked by itself"
+    widget.send.click()
+    until(lambda: model.count == 2, 10, "the second call")
+
+
+def test_it_looks_less_and_less_often(show, page, model):
+    """A place that is taken for long is no reason to ask each second."""
+    server = page(limits={"visitor-at-once": limit("address", "concurrent", None, 1)})
+    model.set(hang=True)
+    call = server.begin(stream=True)
+    until(lambda: model.stats()["open"] == 1, 10, "the call")
+    widget = show(server, ready=False)
+    until(lambda: "earlier answer" in widget.note, 10, "the refusal")
+    seen = set()
+    until(lambda: seen.add(widget.wait) or "00:07" in " ".join(seen), 30, "a longer wait")
+    call.close()
+
+
+@pytest.mark.parametrize("status, words", [(500, "proper answer"), (401, "not available to this site")])
+def test_trouble_of_the_model_is_told(show, model, status, words):
+    model.set(status=status)
+    widget = show()
+    widget.ask()
+    until(lambda: words in widget.note, 10, "the reason")
+    assert widget.box.get_attribute("value") == "Why is the sea salt?" and widget.fallback
+    assert not widget.answers
+    calls = model.count
+    if status == 500:
+        model.set(status=200, gap_ms=0)
+        widget.send.click()
+        assert widget.ended().endswith("gathered.") and not widget.fallback
+        assert model.count == calls + 1
+
+
+@pytest.mark.parametrize("cut", ["middle", "content_length"])
+def test_an_answer_that_breaks_off_is_told(show, model, cut):
+    model.set(cut=cut)
+    widget = show()
+    widget.ask()
+    widget.ended()
+    assert widget.note and "salt" in widget.answer, "and what had come stays"
+    assert widget.fallback and model.count == 1
+
+
+def test_the_words_are_the_sites(show, page, model):
+    server = page(limits={"visitor-day": limit("address", "calls", "day", 1)})
+    widget = show(server, lang="de", title="Frag die Bücherei", strings=strings(
+        send="Senden", left="Noch {n}", address_limit="Für heute genug.", more="Weiter in {t}."))
+    assert widget.one("h2").text == "Frag die Bücherei"
+    assert widget.send.text == "Senden" and widget.left == "Noch 1"
+    server.chat()
+    widget.ask()
+    until(lambda: widget.note == "Für heute genug.", 5, "the reason")
+    assert widget.wait.startswith("Weiter in ")
+
+
+# ---- the site's own text ----
+
+def test_a_paused_site_shows_its_own_text(show, page, model):
+    server = page()
+    server.site.run("pause")
+    widget = show(server, ready=False)
+    until(lambda: "paused" in widget.note, 10, "the reason")
+    assert widget.fallback and widget.retry.is_displayed() and not widget.box.is_displayed()
+    server.site.run("resume")
+    widget.retry.click()
+    until(lambda: widget.box.is_displayed(), 10, "the box")
+    assert not widget.fallback and not widget.retry.is_displayed()
+    assert widget.focused(widget.box), "the button that had the focus is gone"
+
+
+def test_a_dead_network_shows_it_too(show, browser, model):
+    widget = show()
+    browser.execute_cdp_cmd("Network.enable", {})
+    browser.execute_cdp_cmd("Network.emulateNetworkConditions", {"offline": True, **OFFLINE})
+    try:
+        widget.ask()
+        until(lambda: "cannot be reached" in widget.note, 10, "the reason")
+        assert widget.fallback and widget.retry.is_displayed()
+        assert widget.box.get_attribute("value") == "Why is the sea salt?" and model.count == 0
+    finally:
+        browser.execute_cdp_cmd("Network.emulateNetworkConditions", {"offline": False, **OFFLINE})
+    until(lambda: widget.note == "You can ask again.", 10, "it to notice")
+    assert widget.send.is_enabled() and not widget.fallback and model.count == 0
+
+
+def test_a_server_that_dies_in_an_answer(show, model):
+    model.set(**SLOW)
+    widget = show()
+    widget.ask()
+    until(lambda: widget.answer, 10, "the first words")
+    widget.server.stop()
+    widget.ended()
+    assert widget.note and widget.answer and widget.fallback
+    widget.retry.is_displayed() or widget.send.is_enabled()
+
+
+def test_without_javascript_there_is_the_sites_text(page, browser):
+    browser.execute_cdp_cmd("Emulation.setScriptExecutionDisabled", {"value": True})
+    try:
+        server = page()
+        server.put("page.html", document())
+        browser.get(f"http://127.0.0.1:{server.port}/page.html")
+        assert browser.find_element("css selector", "#ask p").is_displayed()
+        assert browser.find_element("css selector", "#ask").text == FALLBACK
+    finally:
+        browser.execute_cdp_cmd("Emulation.setScriptExecutionDisabled", {"value": False})
+
+
+def test_without_an_answer_of_the_server_there_is_the_sites_text(show, page, model):
+    """Something else is where pennygate should be: the web server's own error is no error of ours."""
+    widget = show(page(), ready=False, endpoint="/nowhere/")
+    until(lambda: "at the moment" in widget.note, 10, "the reason")
+    assert widget.fallback and widget.retry.is_displayed()
+
+
+# ---- hostile answers ----
+
+HOSTILE = {
+    "script": "<script>seen.push('ran')</script><img src=x onerror=\"seen.push('ran')\"><b>bold</b>",
+    "javascript link": "[click](javascript:seen.push('ran')) [data](data:text/html,<script>1</script>) "
+                       "[vb](vbscript:x) [rel](//evil.example/x) [tab](java\tscript:x)",
+    "quotes in a link": "[x](https://a.example/\"onmouseover=\"seen.push('ran')) https://a.example/'onclick='x",
+    "attributes": "[x](https://a.example/ \"t\" onclick=seen.push('ran'))",
+    "bidi": "user\u202etxt.exe\u202c \u2066isolated\u2069 end",
+    "templates": "{{constructor.constructor('seen.push(1)')()}} ${seen.push('ran')} &lt;script&gt;",
+}
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_a_hostile_answer_stays_text(show, model, name):
+    model.set(text=HOSTILE[name], gap_ms=0, chunks=7)
+    widget = show()
+    widget.ask()
+    widget.ended()
+    tags = {element.tag_name for element in widget.all(".said *")}
+    assert tags <= {"strong", "p", "span", "em", "code", "a"}, tags
+    for link in widget.all("a"):
+        assert re.match("https?://", link.get_attribute("href"))
+        assert link.get_attribute("rel") == "noopener noreferrer nofollow ugc"
+        assert link.get_attribute("target") == "_blank"
+        assert {one["name"] for one in widget.browser.execute_script(
+            "return [...arguments[0].attributes].map(({ name }) => ({ name }))", link)} == \
+            {"href", "rel", "target", "title"}
+    if name == "script":
+        assert widget.answer.startswith("<script>seen.push") and "<b>bold</b>" in widget.answer
+    if name == "javascript link":
+        assert not widget.all("a")
+    if name == "bidi":
+        assert not re.search("[\u202a-\u202e\u2066-\u2069]", widget.answer)
+
+
+def test_what_a_person_writes_is_text_too(show, model):
+    model.set(gap_ms=0)
+    widget = show()
+    widget.ask("<b>**x**</b> https://a.example/")
+    widget.ended()
+    mine = widget.one(".you p")
+    assert mine.text == "<b>**x**</b> https://a.example/" and not mine.find_elements("css selector", "*")
+
+
+MARKDOWN = """# A head
+
+Some **strong** and *slanted* words, `code **as it is**`, a [link](https://a.example/b?c=d), and
+https://a.example/plain. Two * three * four, snake_case_word, **not ended
+
+- one
+- two **three**
+* four
+
+3. third
+4. fourth
+
+```js
+if (a < b) {
+    **no** [x](https://a.example)
+}
+```
+After it.
+"""
+
+
+@pytest.mark.parametrize("chunks", [1, 60])
+def test_markdown_becomes_what_it_says(show, model, chunks):
+    model.set(text=MARKDOWN, gap_ms=0, chunks=chunks)
+    widget = show()
+    widget.ask()
+    widget.ended()
+    said = widget.answers[-1]
+    texts = {tag: [one.text for one in said.find_elements("css selector", tag)]
+             for tag in ("p strong", "em", "p code", "a", "ul > li", "ol > li", "li strong", "pre")}
+    assert texts == {
+        "p strong": ["A head", "strong"], "em": ["slanted"], "p code": ["code **as it is**"],
+        "a": ["link", "https://a.example/plain"], "ul > li": ["one", "two three", "four"],
+        "ol > li": ["third", "fourth"], "li strong": ["three"],
+        "pre": ["if (a < b) {\n    **no** [x](https://a.example)\n}"],
+    }
+    assert said.find_element("css selector", "ol").get_attribute("start") == "3"
+    assert "Two * three * four, snake_case_word, **not ended" in said.text
+    assert said.text.endswith("After it.") and "```" not in said.text
+
+
+def test_a_huge_word_stays_in_its_box(show, browser, model):
+    model.set(text="x" * 5000 + "\n\n```\n" + "y" * 3000, gap_ms=0)
+    browser.set_window_size(500, 700)
+    widget = show()
+    widget.ask()
+    widget.ended()
+    assert browser.execute_script("return document.documentElement.scrollWidth <= innerWidth")
+    assert browser.execute_script(
+        "const talk = arguments[0]; return talk.scrollWidth <= talk.clientWidth", widget.one(".talk"))
+    browser.set_window_size(1000, 800)
+
+
+# What could be long to look through: markers that never end, lists, nothing but a word.
+LONG = {
+    "words": "salt river stone water " * 4500,
+    "one word": "x" * 100_000,
+    "stars": "*" * 100_000,
+    "unended strong": "**a " * 25_000,
+    "brackets": "[" * 50_000 + "](https://a" * 5000,
+    "ticks": "`a" * 50_000,
+    "links": "https://a.example/... " * 4500,
+    "fences": "```\n" * 25_000,
+    "items": "- a\n" * 25_000,
+    "breaks": "\n" * 100_000 + "a",
+    "spaces": "a" + " " * 50_000 + "*" + " " * 50_000 + "b",
+}
+
+
+@pytest.mark.parametrize("name", LONG)
+def test_a_hundred_kilobytes_do_not_hold_the_page_up(show, browser, page, model, name):
+    model.set(text=LONG[name], gap_ms=0, chunks=200)
+    widget = show()
+    browser.execute_script("""
+        window.longest = 0;
+        let last = performance.now();
+        setInterval(() => {
+            const now = performance.now();
+            longest = Math.max(longest, now - last);
+            last = now;
+        }, 10);""")
+    widget.ask()
+    until(lambda: model.stats()["calls"] == 1 and not widget.busy, 60, "the end")
+    assert browser.execute_script("return longest") < 4000, "on a machine that is busy and slow"
+
+
+# ---- caps and history ----
+
+def test_f_the_counter_counts_characters_as_the_gateway_does(show, page, model):
+    model.set(gap_ms=0)
+    widget = show(page(request={"max-message-chars": 99}))
+    assert widget.count == "0/99"
+    set_text(widget, "🐟é漢" * 33)
+    assert widget.count == "99/99" and widget.send.is_enabled()
+    set_text(widget, "🐟é漢" * 33 + "x")
+    assert widget.count == "100/99" and not widget.send.is_enabled()
+    assert widget.note == "That is too long to be sent."
+    assert widget.box.get_attribute("aria-invalid") == "true"
+    widget.box.send_keys(Keys.ENTER)
+    assert model.count == 0
+    set_text(widget, "🐟é漢" * 33)
+    assert widget.note == "" and widget.count == "99/99"
+    widget.box.send_keys(Keys.ENTER)
+    assert widget.ended().endswith("gathered.") and model.count == 1
+
+
+def set_text(widget, text):
+    """As pasted: the driver cannot type what is beyond the first plane."""
+    widget.browser.execute_script("""
+        const [box, text] = arguments;
+        box.value = text;
+        box.dispatchEvent(new Event('input', { bubbles: true }));""", widget.box, text)
+
+
+def test_blanks_are_no_question(show, model):
+    widget = show()
+    widget.box.send_keys("   ")
+    assert not widget.send.is_enabled()
+    widget.box.send_keys(Keys.ENTER)
+    assert model.count == 0 and not widget.all(".said")
+
+
+def test_the_oldest_goes_first(show, page, model):
+    """Six messages of history fit, and no more than so many characters: never an error."""
+    model.set(gap_ms=0, text="a" * 40)
+    widget = show(page(request={"max-history": 5, "max-input-chars": 200, "max-message-chars": 150}))
+    for n in range(4):
+        widget.ask(f"question {n}")
+        until(lambda n=n: len(widget.answers) == n + 1 and not widget.busy, 10, "an answer")
+        assert widget.note == ""
+    sent = model.last["messages"]
+    assert [one["content"] for one in sent if one["role"] == "user"] == ["question 1", "question 2", "question 3"]
+    assert sent[0]["role"] == "user"
+    widget.ask("q" * 150)
+    until(lambda: len(widget.answers) == 5 and not widget.busy, 10, "an answer")
+    assert widget.note == "" and len(model.last["messages"]) == 1
+
+
+# ---- keyboard and screen readers ----
+
+def test_the_keyboard_alone_is_enough(show, browser, model):
+    model.set(gap_ms=0)
+    widget = show()
+    keys = ActionChains(browser)
+    keys.send_keys(Keys.TAB).perform()
+    assert widget.focused(widget.box)
+    keys.send_keys("One").key_down(Keys.SHIFT).send_keys(Keys.ENTER).key_up(Keys.SHIFT).send_keys("Two").perform()
+    assert widget.box.get_attribute("value") == "One\nTwo", "that is a line's end"
+    ActionChains(browser).send_keys(Keys.ENTER).perform()
+    assert widget.ended().endswith("gathered.")
+    assert model.last["messages"][0]["content"] == "One\nTwo"
+    assert widget.focused(widget.box), "one can go on writing"
+    ActionChains(browser).key_down(Keys.SHIFT).send_keys(Keys.TAB).key_up(Keys.SHIFT).perform()
+    assert widget.focused(widget.one(".talk")), "what was said can be scrolled"
+
+
+def test_enter_belongs_to_an_input_method(show, browser, model):
+    widget = show()
+    widget.box.send_keys("nihon")
+    for more in ("isComposing: true", "keyCode: 229"):
+        browser.execute_script(f"""
+            arguments[0].dispatchEvent(new KeyboardEvent('keydown',
+                {{ key: 'Enter', bubbles: true, cancelable: true, {more} }}));""", widget.box)
+    assert widget.box.get_attribute("value") == "nihon" and model.count == 0
+
+
+def test_the_log_gets_an_answer_as_a_whole(show, browser, model):
+    model.set(chunks=20, gap_ms=60)
+    widget = show()
+    browser.execute_script("""
+        window.spoken = [];
+        const log = arguments[0];
+        new MutationObserver((changes) => {
+            for (const change of changes) {
+                for (const node of change.addedNodes) spoken.push(node.textContent);
+            }
+        }).observe(log, { childList: true, subtree: true, characterData: true });""", widget.one("[role=log]"))
+    widget.ask()
+    widget.ended()
+    question, answer = browser.execute_script("return spoken")
+    assert question.endswith("Why is the sea salt?") and answer.endswith("gathered.")
+    assert widget.one("[role=log]").get_attribute("aria-live") == "polite"
+
+
+needs_axe = pytest.mark.skipif(not AXE.exists(), reason="axe-core is not installed: tests/run-all browser does it")
+LOOKS = {
+    "light": {"theme": "light"}, "dark": {"theme": "dark"},
+    "right to left": {"direction": "rtl", "lang": "ar", "title": "اسأل المكتبة"},
+}
+
+
+@needs_axe
+@pytest.mark.parametrize("look", LOOKS)
+def test_axe_finds_nothing(show, page, model, look):
+    model.set(text=MARKDOWN, chunks=40, gap_ms=50)
+    server = page(limits={"visitor-day": limit("address", "calls", "day", 1)}, request={"max-message-chars": 99})
+    widget = show(server, **LOOKS[look])
+    assert widget.axe() == [], "at the beginning"
+    widget.ask()
+    until(lambda: widget.answer, 10, "the first words")
+    assert widget.axe() == [], "while it writes"
+    widget.ended()
+    until(lambda: widget.wait, 10, "the refusal")
+    set_text(widget, "x" * 100)
+    assert widget.axe() == [], "when all is used"
+
+
+@needs_axe
+def test_axe_finds_nothing_where_it_does_not_work(show, page):
+    server = page()
+    server.site.run("pause")
+    widget = show(server, ready=False, theme="dark")
+    until(lambda: "paused" in widget.note, 10, "the reason")
+    assert widget.axe() == []
+
+
+@pytest.mark.parametrize("size", [(320, 640), (320, 256)], ids=["narrow", "at 400 %"])
+def test_a_narrow_screen_scrolls_one_way_only(show, browser, model, size):
+    model.set(text=MARKDOWN, gap_ms=0)
+    width, height = size
+    browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", {
+        "width": width, "height": height, "deviceScaleFactor": 1, "mobile": True})
+    try:
+        widget = show()
+        widget.ask()
+        widget.ended()
+        assert browser.execute_script("return document.documentElement.scrollWidth") <= width
+        for button in (widget.send, widget.box):
+            box = button.rect
+            assert box["x"] >= 0 and box["x"] + box["width"] <= width
+    finally:
+        browser.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
+
+
+@pytest.mark.parametrize("feature, value", [("forced-colors", "active"), ("prefers-reduced-motion", "reduce")])
+def test_what_a_person_prefers_is_kept(show, browser, model, feature, value):
+    model.set(gap_ms=0)
+    browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": [{"name": feature, "value": value}]})
+    try:
+        widget = show()
+        widget.ask()
+        widget.ended()
+        if feature == "forced-colors":
+            style = "return getComputedStyle(arguments[0]).borderTopStyle"
+            assert browser.execute_script(style, widget.send) == "solid", "a button is seen by its edge"
+        moving = browser.execute_script("return document.getAnimations().length + "
+                                        "arguments[0].getRootNode().getAnimations().length", widget.box)
+        assert moving == 0
+    finally:
+        browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": []})
+
+
+# ---- where it stands, and what it weighs ----
+
+def test_a_page_and_two_requests(show, browser):
+    widget = show()
+    loaded = browser.execute_script("""
+        return performance.getEntriesByType('resource').map((one) => [one.name, one.decodedBodySize]);""")
+    loaded = {name.partition(f":{widget.server.port}")[2]: size for name, size in loaded}
+    assert set(loaded) == {"/spy.js", MOUNT + "/widget.js", MOUNT + "/status"}
+    assert loaded[MOUNT + "/widget.js"] < 12_000
+
+
+@pytest.mark.parametrize("body, host, data", [
+    ("<aside data-pennygate><p>-</p></aside>", "[data-pennygate]", {}),
+    ("<p>No place for it.</p>", "script + div", {}),
+], ids=["marked", "none"])
+def test_without_a_target_it_finds_a_place(page, browser, model, body, host, data):
+    model.set(gap_ms=0)
+    server = page()
+    server.put("page.html", document(body=body).replace(' data-target="#ask"', ""))
+    browser.get(f"http://127.0.0.1:{server.port}/page.html")
+    until(lambda: browser.find_elements("css selector", host), 5, "its place")
+    widget = Widget.__new__(Widget)
+    widget.browser, widget.server, widget.host_css = browser, server, host
+    until(lambda: widget.box.is_displayed(), 10, "the widget")
+    widget.ask()
+    assert widget.ended().endswith("gathered.")
+
+
+def test_two_in_one_page(page, browser, model):
+    model.set(gap_ms=0)
+    server = page()
+    text = document(body='<div id="ask"></div><div id="other"></div>')
+    script = re.search("<script src=\"[^\"]*widget.js.*?</script>", text)[0]
+    server.put("page.html", text.replace(script, script + script.replace("#ask", "#other")))
+    browser.get(f"http://127.0.0.1:{server.port}/page.html")
+    for host in ("#ask", "#other"):
+        widget = Widget.__new__(Widget)
+        widget.browser, widget.server, widget.host_css = browser, server, host
+        until(lambda: widget.box.is_displayed(), 10, "the widget")
+        widget.ask()
+        assert widget.ended().endswith("gathered.") and len(widget.answers) == 1
+
+
+def test_the_model_is_the_pages_choice(show, page, model):
+    model.set(gap_ms=0)
+    widget = show(page(models={"other": {"model": "practice-small"}}), model="other")
+    widget.ask()
+    widget.ended()
+    assert model.last["model"] == "practice-small"
+
+
+def test_the_theme_is_the_pages_choice(show, browser):
+    def ground(widget):
+        return browser.execute_script("return getComputedStyle(arguments[0]).backgroundColor", widget.one(".box"))
+
+    server = show().server
+    colours = {theme: ground(show(server, theme=theme)) for theme in ("light", "dark")}
+    assert colours["light"] != colours["dark"]
+    assert ground(show(server)) == colours["light"], "a page that says nothing is light"
+    browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": [{"name": "prefers-color-scheme", "value": "dark"}]})
+    try:
+        assert ground(show(server, theme="auto")) == colours["dark"]
+        assert ground(show(server)) == colours["light"]
+        assert ground(show(server, head='<meta name="color-scheme" content="light dark">')) == colours["dark"]
+    finally:
+        browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": []})
+
+
+def test_right_to_left_turns_the_box(show, model):
+    model.set(text="שלום, the sea\n\nis salt", gap_ms=0)
+    widget = show(direction="rtl", lang="he")
+    widget.ask()
+    widget.ended()
+    sides = widget.browser.execute_script("""
+        return arguments[0].map((one) => getComputedStyle(one).direction)""",
+        [widget.one(".box"), *widget.answers[-1].find_elements("css selector", "p")])
+    assert sides == ["rtl", "rtl", "ltr"], "each paragraph has a direction of its own"
+    assert widget.send.rect["x"] < widget.one("#count").rect["x"]
