@@ -155,18 +155,6 @@ static void put_upstream_errors(const struct out *o)
 
 /* ---- what the board counts ---- */
 
-/* Limits that the configuration does not name: those of keys, and those it had before. */
-static uint64_t refused_by_others(const struct report *r)
-{
-    uint64_t n = 0;
-
-    for (unsigned i = 0; i < LIVE_LIMIT_SLOTS; i++)
-        n += r->live.of[LIVE_LIMITS + 2 * i + 1];
-    for (unsigned i = 0; i < r->config->n_limits; i++)
-        n = amount_subtract(n, ledger_live_refused(&r->live, r->config->limits[i].name));
-    return n;
-}
-
 static void put_refused(const struct out *o)
 {
     const struct config *c = o->r->config;
@@ -174,7 +162,7 @@ static void put_refused(const struct out *o)
     for (unsigned i = 0; i < c->n_limits; i++)
         put_of(o, "limit", c->limits[i].name,
                ledger_live_refused(&o->r->live, c->limits[i].name));
-    put_of(o, "limit", OTHER_LIMITS, refused_by_others(o->r));
+    put_of(o, "limit", OTHER_LIMITS, report_refused_others(o->r));
 }
 
 static void put_answers(const struct out *o)

@@ -1,5 +1,6 @@
 """The command line: what each command prints, what it leaves behind, and its exit status."""
 import csv
+import datetime
 import io
 import json
 import os
@@ -10,6 +11,7 @@ import signal
 import socket
 import stat
 import subprocess
+import time
 
 import pytest
 
@@ -573,7 +575,9 @@ def test_stats_of_an_empty_store(made):
 
 def test_stats_keys_are_stable(made):
     stats = json.loads(made.run("stats", "--json"))
-    assert list(stats) == ["today", "paused", "open_streams", "days", "limits"]
+    assert list(stats) == ["today", "paused", "open_streams", "days", "limits", "totals", "alerts", "models",
+                           "top_callers", "live", "time", "first_day", "zone", "store", "clock",
+                           "alerts_waiting", "top_counted", "top_whole"]
     assert re.fullmatch(r"\d{4}-\d\d-\d\d", stats["today"])
     assert stats["limits"] == [{"name": "site-day", "per": "everyone", "unit": "calls", "window": "day",
                                 "used": 0, "reserved": 0, "frees_ms": 0, "max": 600, "dry_run": False,
@@ -585,9 +589,14 @@ def test_stats_keys_are_stable(made):
         "refused_key", "refused_anonymous", "refused_site", "too_long", "paused", "busy",
         "meter_unavailable", "invalid", "upstream_errors", "refused_bypass", "bypassed", "denied",
         "breaker", "proxied"]
-    manual = (ROOT / "gateway/pennygate.8").read_text(encoding="utf-8")
-    for key in [*stats, *stats["limits"][0], *rows[0]]:
-        assert key.replace("refused_", "") in manual
+    manual = (ROOT / "gateway/pennygate-api.7").read_text(encoding="utf-8")
+    manual = manual[manual.index(".Sh THE FIGURES"):manual.index(".Sh STATUS")]
+    assert list(stats["models"][0]) == ["name", "breaker_open", "breaker_wait_ms", "failures", "overhead"]
+    objects = [stats, stats["limits"][0], stats["totals"], stats["models"][0], stats["store"],
+               stats["clock"], stats["live"], stats["live"]["decision_us"], rows[0]]
+    for key in [key for one in objects for key in one]:
+        key = key.removeprefix("refused_") if key in rows[0] else key
+        assert re.search(rf"^\.(It )?Cm (.* , |.* )?{key}( |$)", manual, re.M), key
 
 
 def chat_by_cgi(site, text='{"messages": [{"role": "user", "content": "hello"}]}', **parameters):
@@ -632,6 +641,44 @@ def test_stats_show_what_dry_runs_would_have_refused(made, model):
     assert re.search(r"^trial +address +calls +day +2$", table, re.M)
     assert re.search(r"^roomy +everyone +calls +day +0$", table, re.M)
     assert max(map(len, table.splitlines())) <= 80
+
+
+def test_stats_show_who_has_asked_most(gate):
+    server = gate(limits={"visitor-day": limit("address", "calls", "day", 40)})
+    sources = ["127.0.0.2"] * 3 + ["127.0.0.3"]
+    for source in sources:
+        assert server.chat(source=source).status == 200
+    server.site.settled()
+    stats = server.site.stats()
+    used = [(one["per"], one["calls"]) for one in stats["top_callers"]]
+    assert used == [("address", 3), ("address", 1)] and stats["top_counted"] and stats["top_whole"]
+    names = until(lambda: (found := re.findall(r"subject=([0-9a-f]{16})", server.log()))[3:] and found, 10, "the log")
+    assert [one["name"] for one in stats["top_callers"]] == [names[0], names[3]]
+    assert sum(one["cost_nano"] for one in stats["top_callers"]) == stats["totals"]["cost_nano"]
+    assert (stats["live"]["codes"]["ok"], sum(stats["live"]["decision_us"]["n"])) == (4, 4)
+    out = server.site.run("stats")
+    assert re.search(rf"^address +{names[0]} +3 +\d+ +\$\S+$", out, re.M)
+
+
+def test_stats_without_a_limit_that_would_know_callers(gate):
+    server = gate(limits={"visitor-day": {**limit("address", "calls", "hour", 40)}})
+    assert server.chat().status == 200
+    stats = server.site.stats()
+    assert (stats["top_callers"], stats["top_counted"]) == ([], False)
+
+
+def test_stats_show_the_last_alerts(gate):
+    server = gate(limits={"three": limit("everyone", "calls", "day", 3)}, options={})
+    for _ in range(3):
+        assert server.chat().status == 200
+    server.site.settled()
+    assert server.chat().code == "site_limit"
+    alerts = server.site.stats()["alerts"]
+    assert {one["event"] for one in alerts} == {"threshold"}
+    assert (alerts[0]["limit"], alerts[0]["percent"], alerts[0]["delivery"]) == ("three", 100, "none")
+    assert abs(datetime.datetime.fromisoformat(alerts[0]["time"].replace("Z", "+00:00")).timestamp() - time.time()) < 60
+    assert re.search(r"^last alerts, UTC\n\S+ \S+ threshold +three +100%$", server.site.run("stats"), re.M)
+    assert server.site.stats()["live"]["refused"]["three"] == 1
 
 
 def test_stats_show_what_a_pace_has_released(made):
