@@ -5,21 +5,24 @@
 #include <string.h>
 #include <unistd.h>
 
-static bool is_set(const char *variable)
+/* What the environment says, or "". */
+static const char *said(const char *variable)
 {
     const char *value = getenv(variable);
 
-    return value != NULL && value[0] != '\0';
+    return value != NULL ? value : "";
 }
 
 bool lines_terminal(FILE *f)
 {
-    return isatty(fileno(f)) && is_set("TERM") && strcmp(getenv("TERM"), "dumb") != 0;
+    const char *term = said("TERM");
+
+    return isatty(fileno(f)) && term[0] != '\0' && strcmp(term, "dumb") != 0;
 }
 
 bool lines_colours(FILE *f)
 {
-    return lines_terminal(f) && !is_set("NO_COLOR");
+    return lines_terminal(f) && said("NO_COLOR")[0] == '\0';
 }
 
 void lines_tone(const struct lines *l, enum tone tone, const char *text)
