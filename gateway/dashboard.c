@@ -89,7 +89,7 @@ static void write_model(struct sink *s, const struct config_model *c,
 static void write_upstream(struct sink *s, const struct report *r)
 {
     static const struct day_sum errors = ANSWERED("", FIGURE_UPSTREAM);
-    static const char *const heads[] = {"model", "failures in a row", "tokens learnt per call",
+    static const char *const heads[] = {"model", "failures in a row", "extra tokens per call",
                                         "breaker"};
 
     dashboard_section(s, "upstream", "Upstream errors");

@@ -11,8 +11,7 @@
 #define HEIGHT     100
 #define DAY_WIDTH  10
 #define BAR_MIN    2 /* a day with any use at all can be seen */
-#define COLUMN_MAX 4
-#define SERIES_MAX 2
+#define COLUMN_MAX 3
 
 /*
  * A day of a flood would leave nothing to be seen of the others. Where at most CUT_DAYS bars are
@@ -37,11 +36,10 @@ static const struct chart {
     {"calls",
      "Calls",
      2,
-     4,
+     3,
      {SUM("admitted", OF(admitted), 1, UNIT_CALLS),
-      SUM("refused by limits", FIGURE(FIGURE_REFUSED), REFUSALS, UNIT_CALLS),
-      SUM("upstream errors", FIGURE(FIGURE_UPSTREAM), 1, UNIT_CALLS),
-      SUM("owner's own", OF(bypassed), 1, UNIT_CALLS)}},
+      SUM("refused", FIGURE(FIGURE_REFUSED), REFUSALS, UNIT_CALLS),
+      SUM("errors", FIGURE(FIGURE_UPSTREAM), 1, UNIT_CALLS)}},
     {"tokens",
      "Tokens",
      2,
@@ -101,11 +99,11 @@ static uint64_t height_of(const struct chart *c, const struct history_day *d)
 
 /* ---- the scale ---- */
 
-/* The next of 2, 4, 10, 20, 40 ..., whose half is a round number too; of money from a fifth of a
- * cent on. */
+/* The next of 2, 4, 6, 8, 10, 20, 40 ..., whose half is a round number too; of money from a fifth
+ * of a cent on. */
 static uint64_t round_up(uint64_t v, enum unit unit)
 {
-    static const uint8_t steps[] = {2, 4, 10};
+    static const uint8_t steps[] = {2, 4, 6, 8, 10};
     uint64_t ten = unit == UNIT_COST ? 1000000 : 1;
 
     for (;; ten *= 10)

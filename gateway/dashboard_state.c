@@ -132,12 +132,6 @@ static void tell_store(struct sink *s, const struct report *r)
 
 /* ---- streams, alerts ---- */
 
-static bool is_never(const struct report *r)
-{
-    (void)r;
-    return false;
-}
-
 static void tell_streams(struct sink *s, const struct report *r)
 {
     dashboard_count(s, r->state.open_streams);
@@ -160,9 +154,9 @@ static void tell_alerts(struct sink *s, const struct report *r)
 
 static const struct line {
     const char *name;
-    const char *bad;  /* what is said instead of "ok" */
-    const char *news; /* for the title; NULL: not worth one */
-    bool (*is_bad)(const struct report *r);
+    const char *bad;                        /* what is said instead of "ok" */
+    const char *news;                       /* for the title; NULL: not worth one */
+    bool (*is_bad)(const struct report *r); /* NULL: neither well nor bad */
     void (*tell)(struct sink *s, const struct report *r);
 } lines[] = {
     {"Site", "paused", "paused", is_paused, tell_pause},
@@ -170,7 +164,7 @@ static const struct line {
     {"Models", "breaker open", "breaker open", is_broken, tell_models},
     {"Clock", "ahead", "clock", is_ahead, tell_clock},
     {"Store", "nearly full", "store nearly full", is_filling, tell_store},
-    {"Streams", "", NULL, is_never, tell_streams},
+    {"Streams", NULL, NULL, NULL, tell_streams},
     {"Alerts", "waiting", NULL, is_waiting, tell_alerts},
 };
 
@@ -179,10 +173,12 @@ void dashboard_state(struct sink *s, const struct report *r)
     dashboard_section(s, "state", "State");
     sink_text(s, "<dl class=\"state\">\n");
     for (unsigned i = 0; i < sizeof lines / sizeof lines[0]; i++) {
-        bool bad = lines[i].is_bad(r);
+        bool bad = lines[i].is_bad != NULL && lines[i].is_bad(r);
 
-        sink_format(s, "<div><dt>%s <dd><strong class=\"%s\">%s</strong> ", lines[i].name,
-                    bad ? "bad" : "ok", bad ? lines[i].bad : "ok");
+        sink_format(s, "<div><dt>%s <dd>", lines[i].name);
+        if (lines[i].is_bad != NULL)
+            sink_format(s, "<strong class=\"%s\">%s</strong> ", bad ? "bad" : "ok",
+                        bad ? lines[i].bad : "ok");
         lines[i].tell(s, r);
         sink_text(s, "</div>\n");
     }

@@ -92,10 +92,10 @@ void dashboard_span(struct sink *s, int64_t ms)
         sink_text(s, "under a second");
         return;
     }
-    sink_format(s, "%" PRId64 " %s", left / units[i].seconds, units[i].name);
+    sink_format(s, "%" PRId64 "&nbsp;%s", left / units[i].seconds, units[i].name);
     left %= units[i].seconds;
     if (i + 1 < n && left >= units[i + 1].seconds)
-        sink_format(s, " %" PRId64 " %s", left / units[i + 1].seconds, units[i + 1].name);
+        sink_format(s, " %" PRId64 "&nbsp;%s", left / units[i + 1].seconds, units[i + 1].name);
 }
 
 void dashboard_time(struct sink *s, const struct report *r, int64_t time_s)
