@@ -6,44 +6,33 @@
 
 #include <string.h>
 
-#define OF(member) offsetof(struct history_day, member)
-#define FIGURE(f)  (uint16_t)(OF(figures) + (f) * sizeof(uint64_t))
-#define REFUSED(label, r)                                                                      \
-    {                                                                                          \
-        label, FIGURE(FIGURE_REFUSED + (r)), 1, UNIT_CALLS                                     \
-    }
-#define ANSWERED(label, f)                                                                     \
-    {                                                                                          \
-        label, FIGURE(f), 1, UNIT_CALLS                                                        \
-    }
-
-#define HEADS(a) (a), sizeof(a) / sizeof((a)[0])
-
 /* ---- refusals ---- */
 
+#define ONE(f)       DAY_FIGURE(f), 1, UNIT_CALLS
+#define BY_LIMITS(r) ONE(FIGURE_REFUSED + (r))
+
 static const struct day_sum refusals[] = {
-    {"by limits, all together", FIGURE(FIGURE_REFUSED), REFUSALS, UNIT_CALLS},
-    REFUSED("too many at once", REFUSAL_CONCURRENT),
-    REFUSED("too many within seconds", REFUSAL_BURST),
-    REFUSED("limit per address", REFUSAL_ADDRESS),
-    REFUSED("limit per visitor", REFUSAL_VISITOR),
-    REFUSED("limit per account", REFUSAL_ACCOUNT),
-    REFUSED("limit per key", REFUSAL_KEY),
-    REFUSED("limit of the anonymous", REFUSAL_ANONYMOUS),
-    REFUSED("limit of the site", REFUSAL_SITE),
-    REFUSED("limit of the owner's own calls", REFUSAL_BYPASS),
-    ANSWERED("too long", FIGURE_TOO_LONG),
-    ANSWERED("malformed", FIGURE_INVALID),
-    ANSWERED("no key, or a page of elsewhere", FIGURE_DENIED),
-    ANSWERED("paused", FIGURE_PAUSED),
-    ANSWERED("all streams busy", FIGURE_BUSY),
-    ANSWERED("breaker open", FIGURE_BREAKER),
-    ANSWERED("could not be counted", FIGURE_METER),
+    {"by limits, all together", DAY_FIGURE(FIGURE_REFUSED), REFUSALS, UNIT_CALLS},
+    {"too many at once", BY_LIMITS(REFUSAL_CONCURRENT)},
+    {"too many within seconds", BY_LIMITS(REFUSAL_BURST)},
+    {"limit per address", BY_LIMITS(REFUSAL_ADDRESS)},
+    {"limit per visitor", BY_LIMITS(REFUSAL_VISITOR)},
+    {"limit per account", BY_LIMITS(REFUSAL_ACCOUNT)},
+    {"limit per key", BY_LIMITS(REFUSAL_KEY)},
+    {"limit of the anonymous", BY_LIMITS(REFUSAL_ANONYMOUS)},
+    {"limit of the site", BY_LIMITS(REFUSAL_SITE)},
+    {"limit of the owner's own calls", BY_LIMITS(REFUSAL_BYPASS)},
+    {"too long", ONE(FIGURE_TOO_LONG)},
+    {"malformed", ONE(FIGURE_INVALID)},
+    {"no key, or another site's page", ONE(FIGURE_DENIED)},
+    {"paused", ONE(FIGURE_PAUSED)},
+    {"all streams busy", ONE(FIGURE_BUSY)},
+    {"breaker open", ONE(FIGURE_BREAKER)},
+    {"could not be counted", ONE(FIGURE_METER)},
 };
 
 static void write_refusals(struct sink *s, const struct report *r)
 {
-    static const char *const heads[] = {"reason", "today", "30 days"};
     const struct history_day *today = dashboard_day(r, r->state.today);
     bool any = false;
 
@@ -54,13 +43,11 @@ static void write_refusals(struct sink *s, const struct report *r)
         if (total == 0)
             continue;
         if (!any)
-            dashboard_table(s, true, "Requests refused, by reason", HEADS(heads));
+            dashboard_table(s, true, "Requests refused, by reason", "reason|today|30 days");
         any = true;
-        sink_format(s, "<tr><th scope=\"row\">%s<td>", refusals[i].label);
-        dashboard_count(s, dashboard_sum(today, &refusals[i]));
-        sink_text(s, "<td>");
-        dashboard_count(s, total);
-        sink_text(s, "\n");
+        dashboard_row(s, refusals[i].label);
+        dashboard_cell(s, UNIT_CALLS, dashboard_sum(today, &refusals[i]));
+        dashboard_cell(s, UNIT_CALLS, total);
     }
     if (any)
         dashboard_table_end(s);
@@ -74,31 +61,23 @@ static void write_refusals(struct sink *s, const struct report *r)
 static void write_model(struct sink *s, const struct config_model *c,
                         const struct ledger_model *m)
 {
-    sink_text(s, "<tr><th scope=\"row\">");
-    dashboard_text(s, c->alias);
-    sink_text(s, "<td>");
-    dashboard_count(s, m->failures);
-    sink_text(s, "<td>");
-    dashboard_count(s, m->overhead);
+    dashboard_row(s, c->alias);
+    dashboard_cell(s, UNIT_CALLS, m->failures);
+    dashboard_cell(s, UNIT_TOKENS, m->overhead);
     sink_text(s, m->breaker_wait_ms > 0 ? "<td>open, tried again in " : "<td>closed");
     if (m->breaker_wait_ms > 0)
         dashboard_span(s, m->breaker_wait_ms);
-    sink_text(s, "\n");
 }
 
 static void write_upstream(struct sink *s, const struct report *r)
 {
-    static const struct day_sum errors = ANSWERED("", FIGURE_UPSTREAM);
-    static const char *const heads[] = {"model", "failures in a row", "extra tokens per call",
-                                        "breaker"};
+    static const struct day_sum errors = {"", ONE(FIGURE_UPSTREAM)};
 
     dashboard_section(s, "upstream", "Upstream errors");
-    sink_text(s, "<p><b>");
-    dashboard_count(s, dashboard_sum(dashboard_day(r, r->state.today), &errors));
-    sink_text(s, "</b> today, <b>");
-    dashboard_count(s, dashboard_total(r, &errors));
-    sink_text(s, "</b> in 30 days</p>\n");
-    dashboard_table(s, true, "Models", HEADS(heads));
+    dashboard_say(s, "<p><b>", UNIT_CALLS,
+                  dashboard_sum(dashboard_day(r, r->state.today), &errors), "</b> today, <b>");
+    dashboard_say(s, "", UNIT_CALLS, dashboard_total(r, &errors), "</b> in 30 days</p>\n");
+    dashboard_table(s, true, "Models", "model|failures in a row|extra tokens per call|breaker");
     for (unsigned i = 0; i < r->config->n_models; i++)
         write_model(s, &r->config->models[i], &r->models[i]);
     dashboard_table_end(s);
@@ -121,23 +100,19 @@ static uint64_t dry_total(const struct report *r, const char *limit)
 
 static void write_dry_run(struct sink *s, const struct report *r, const struct limit *l)
 {
-    sink_text(s, "<tr><th scope=\"row\">");
-    dashboard_text(s, l->name);
+    dashboard_row(s, l->name);
     sink_format(s, " <small>%s per %s", report_unit(l->unit), report_subject(l->subject));
     if (l->unit != UNIT_CONCURRENT) {
         sink_text(s, ", ");
         dashboard_window(s, l);
     }
-    sink_text(s, "</small><td>");
-    dashboard_count(s, report_dry_of(r, r->state.today, l->name));
-    sink_text(s, "<td>");
-    dashboard_count(s, dry_total(r, l->name));
-    sink_text(s, "\n");
+    sink_text(s, "</small>");
+    dashboard_cell(s, UNIT_CALLS, report_dry_of(r, r->state.today, l->name));
+    dashboard_cell(s, UNIT_CALLS, dry_total(r, l->name));
 }
 
 static void write_dry_runs(struct sink *s, const struct report *r)
 {
-    static const char *const heads[] = {"limit", "today", "30 days"};
     bool any = false;
 
     for (unsigned i = 0; i < r->config->n_limits; i++) {
@@ -146,7 +121,7 @@ static void write_dry_runs(struct sink *s, const struct report *r)
         if (!any) {
             dashboard_section(s, "dry", "Dry runs");
             dashboard_table(s, true, "Admitted calls that a limit would have refused",
-                            HEADS(heads));
+                            "limit|today|30 days");
         }
         any = true;
         write_dry_run(s, r, &r->config->limits[i]);
@@ -163,24 +138,21 @@ static void write_caller(struct sink *s, const struct report *r, const struct le
 {
     uint64_t cost = c->used.of[UNIT_COST];
 
-    sink_format(s, "<tr><th scope=\"row\">%s <code>", report_subject(c->subject));
+    dashboard_row(s, report_subject(c->subject));
+    sink_text(s, " <code>");
     dashboard_text(s, c->name);
     sink_text(s, "</code>");
-    for (unsigned u = 0; u < UNITS_SUMMED; u++) {
-        sink_text(s, "<td>");
-        dashboard_figure(s, u, c->used.of[u], r->priced || cost > 0);
-    }
-    sink_text(s, "\n");
+    dashboard_cell(s, UNIT_CALLS, c->used.of[UNIT_CALLS]);
+    dashboard_cell(s, UNIT_TOKENS, c->used.of[UNIT_TOKENS]);
+    dashboard_cell(s, UNIT_COST, r->priced || cost > 0 ? cost : COST_UNKNOWN);
 }
 
 static void write_callers(struct sink *s, const struct report *r)
 {
-    static const char *const heads[] = {"caller", "calls", "tokens", "cost"};
-
     dashboard_section(s, "callers", "Top callers today");
     if (r->n_top > 0) {
         dashboard_table(s, true, "By calls; the names change daily, as in the log",
-                        HEADS(heads));
+                        "caller|calls|tokens|cost");
         for (unsigned i = 0; i < r->n_top; i++)
             write_caller(s, r, &r->top[i]);
         dashboard_table_end(s);
@@ -197,15 +169,16 @@ static void write_callers(struct sink *s, const struct report *r)
 
 /* ---- alerts ---- */
 
-static const char *const told_texts[] = {
+static const char told_texts[][20] = {
     [TOLD_HERE] = "shown here only",
     [TOLD_WAITS] = "not yet delivered",
     [TOLD_DELIVERED] = "delivered",
     [TOLD_GIVEN_UP] = "given up",
 };
 
-/* Before and behind the name. */
-static const char *const alert_texts[ALERT_KINDS][2] = {
+static const struct {
+    char before[32], behind[36]; /* the name */
+} alert_texts[ALERT_KINDS] = {
     [ALERT_THRESHOLD] = {"limit ", " has reached "},
     [ALERT_UPSTREAM_REFUSED] = {"the API of ", " refuses us: key, credit or rate"},
     [ALERT_BREAKER_OPEN] = {"the breaker of ", " has opened"},
@@ -215,25 +188,23 @@ static const char *const alert_texts[ALERT_KINDS][2] = {
 
 static void write_alert(struct sink *s, const struct report *r, const struct ledger_told *t)
 {
-    sink_text(s, "<tr><th scope=\"row\">");
+    dashboard_row(s, "");
     dashboard_time(s, r, t->time_s);
-    sink_format(s, "<td>%s<b>", alert_texts[t->kind][0]);
+    sink_format(s, "<td>%s<b>", alert_texts[t->kind].before);
     dashboard_text(s, t->name);
-    sink_format(s, "</b>%s", alert_texts[t->kind][1]);
+    sink_format(s, "</b>%s", alert_texts[t->kind].behind);
     if (t->kind == ALERT_THRESHOLD)
         sink_format(s, "%u %%", t->percent);
-    sink_format(s, "<td>%s\n", told_texts[t->told]);
+    sink_format(s, "<td>%s", told_texts[t->told]);
 }
 
 static void write_alerts(struct sink *s, const struct report *r)
 {
-    static const char *const heads[] = {"time", "what", "delivery"};
-
     dashboard_section(s, "alerts", "Last alerts");
     if (r->n_told == 0)
         sink_text(s, "<p>There were none.</p>\n");
     else
-        dashboard_table(s, false, "Newest first", HEADS(heads));
+        dashboard_table(s, false, "Newest first", "time|what|delivery");
     for (unsigned i = 0; i < r->n_told; i++)
         write_alert(s, r, &r->told[i]);
     if (r->n_told > 0)

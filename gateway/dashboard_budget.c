@@ -98,30 +98,27 @@ static void draw_bar(struct sink *s, const struct report_limit *l, unsigned i)
     sink_text(s, "</svg>\n");
 }
 
+static void write_bold(struct sink *s, enum unit unit, uint64_t v, const char *behind)
+{
+    dashboard_say(s, "<b>", unit, v, "</b>");
+    sink_text(s, behind);
+}
+
 /* "12 spent, 3 reserved of 40; 25 released so far; frees in 3 h 5 min" */
 static void write_words(struct sink *s, const struct report_limit *l)
 {
     enum unit unit = l->limit->unit;
 
-    sink_text(s, "<p><b>");
-    dashboard_amount(s, unit, spent_of(l));
-    sink_text(s, unit == UNIT_CONCURRENT ? "</b> open" : "</b> spent");
-    if (unit != UNIT_CONCURRENT) {
-        sink_text(s, ", <b>");
-        dashboard_amount(s, unit, l->use.reserved);
-        sink_text(s, "</b> reserved");
-    }
-    if (is_bounded(l)) {
-        sink_text(s, ", of <b>");
-        dashboard_amount(s, unit, l->limit->max);
-        sink_text(s, "</b>");
-    } else {
-        sink_text(s, "; no maximum");
-    }
+    sink_text(s, "<p>");
+    write_bold(s, unit, spent_of(l), unit == UNIT_CONCURRENT ? " open" : " spent, ");
+    if (unit != UNIT_CONCURRENT)
+        write_bold(s, unit, l->use.reserved, " reserved");
+    sink_text(s, is_bounded(l) ? ", of " : "; no maximum");
+    if (is_bounded(l))
+        write_bold(s, unit, l->limit->max, "");
     if (is_bounded(l) && l->limit->pace) {
-        sink_text(s, "; <b>");
-        dashboard_amount(s, unit, l->use.released);
-        sink_text(s, "</b> released so far");
+        sink_text(s, "; ");
+        write_bold(s, unit, l->use.released, " released so far");
     }
     if (l->use.frees_ms > 0) {
         sink_text(s, "; frees in ");

@@ -3,7 +3,6 @@
  * 10 units wide and the plot 100 high, which the style stretches to the space there is; numbers
  * and dates stand around it as text, so that they are not stretched.
  */
-#include <inttypes.h>
 #include <string.h>
 
 #include "gateway/dashboard_parts.h"
@@ -15,37 +14,35 @@
 
 /*
  * A day of a flood would leave nothing to be seen of the others. Where at most CUT_DAYS bars are
- * more than CUT_TIMES as high as all the rest, those are cut.
+ * more than CUT_TIMES as high as all of the rest, those are cut.
  */
 #define CUT_DAYS  3
 #define CUT_TIMES 8
-
-#define OF(member) offsetof(struct history_day, member)
-#define FIGURE(f)  (OF(figures) + (f) * sizeof(uint64_t))
-#define SUM(l, o, n, u)                                                                        \
-    {                                                                                          \
-        l, (uint16_t)(o), n, u                                                                 \
-    }
+#define CUT_REST  7 /* days with use that are left: of fewer nobody knows what is usual */
 
 static const struct chart {
-    const char *id, *title;
+    char id[8], title[8];
+    char heads[28];   /* of the table */
     unsigned series;  /* columns drawn, one on the other */
-    unsigned columns; /* of the table */
+    unsigned columns; /* of the table, after the day */
     struct day_sum column[COLUMN_MAX];
 } charts[] = {
     {"calls",
      "Calls",
+     "day|admitted|refused|errors",
      2,
      3,
-     {SUM("admitted", OF(admitted), 1, UNIT_CALLS),
-      SUM("refused", FIGURE(FIGURE_REFUSED), REFUSALS, UNIT_CALLS),
-      SUM("errors", FIGURE(FIGURE_UPSTREAM), 1, UNIT_CALLS)}},
+     {{"admitted", DAY_OFFSET(admitted), 1, UNIT_CALLS},
+      {"refused", DAY_FIGURE(FIGURE_REFUSED), REFUSALS, UNIT_CALLS},
+      {"errors", DAY_FIGURE(FIGURE_UPSTREAM), 1, UNIT_CALLS}}},
     {"tokens",
      "Tokens",
+     "day|in|out",
      2,
      2,
-     {SUM("in", OF(tokens_in), 1, UNIT_TOKENS), SUM("out", OF(tokens_out), 1, UNIT_TOKENS)}},
-    {"money", "Money", 1, 1, {SUM("cost", OF(cost_nano), 1, UNIT_COST)}},
+     {{"in", DAY_OFFSET(tokens_in), 1, UNIT_TOKENS},
+      {"out", DAY_OFFSET(tokens_out), 1, UNIT_TOKENS}}},
+    {"money", "Money", "day|cost", 1, 1, {{"cost", DAY_OFFSET(cost_nano), 1, UNIT_COST}}},
 };
 
 /* ---- days ---- */
@@ -99,12 +96,12 @@ static uint64_t height_of(const struct chart *c, const struct history_day *d)
 
 /* ---- the scale ---- */
 
-/* The next of 2, 4, 6, 8, 10, 20, 40 ..., whose half is a round number too; of money from a fifth
- * of a cent on. */
+/* The next of 2, 4, 6, 8, 10, 20, 40 ..., whose half is a round number too; of money from a
+ * fiftieth of a cent on. */
 static uint64_t round_up(uint64_t v, enum unit unit)
 {
     static const uint8_t steps[] = {2, 4, 6, 8, 10};
-    uint64_t ten = unit == UNIT_COST ? 1000000 : 1;
+    uint64_t ten = unit == UNIT_COST ? 100000 : 1;
 
     for (;; ten *= 10)
         for (unsigned i = 0; i < sizeof steps; i++)
@@ -117,10 +114,12 @@ static uint64_t highest(const struct report *r, const struct chart *c)
 {
     uint64_t top[CUT_DAYS + 1] = {0}; /* largest first */
     struct day_range days = dashboard_days(r);
+    unsigned used = 0;
 
     for (int64_t day = days.first; day <= days.last; day++) {
         uint64_t v = height_of(c, dashboard_day(r, day));
 
+        used += v > 0;
         for (unsigned i = 0; i <= CUT_DAYS; i++) {
             uint64_t lower = top[i];
 
@@ -131,7 +130,7 @@ static uint64_t highest(const struct report *r, const struct chart *c)
         }
     }
     for (unsigned i = 0; i < CUT_DAYS; i++)
-        if (top[i + 1] > 0 && top[i] / CUT_TIMES > top[i + 1])
+        if (used > i + CUT_REST && top[i] / CUT_TIMES > top[i + 1])
             return top[i + 1];
     return top[0];
 }
@@ -169,9 +168,9 @@ static void draw_day(struct sink *s, const struct report *r, const struct chart 
         return;
     sink_format(s, "<g><title>%s:", report_date(day, date));
     for (unsigned i = 0; i < c->series; i++) {
-        sink_text(s, i > 0 ? ", " : " ");
-        dashboard_amount(s, c->column[i].unit, dashboard_sum(d, &c->column[i]));
-        sink_format(s, " %s", c->column[i].label);
+        dashboard_say(s, i > 0 ? ", " : " ", c->column[i].unit, dashboard_sum(d, &c->column[i]),
+                      " ");
+        sink_text(s, c->column[i].label);
     }
     sink_text(s, "</title>");
     draw_bars(s, c, d, x, total > scale ? total : scale);
@@ -188,11 +187,10 @@ static void draw_plot(struct sink *s, const struct report *r, const struct chart
     unsigned n = (unsigned)(days.last - days.first + 1), width = n * DAY_WIDTH;
     char date[REPORT_DATE_MAX];
 
-    sink_text(s, "<div class=\"plot\"><div class=\"scale\" aria-hidden=\"true\"><span>");
-    dashboard_amount(s, c->column[0].unit, scale);
-    sink_text(s, "</span><span>");
-    dashboard_amount(s, c->column[0].unit, scale / 2);
-    sink_format(s, "</span><span>0</span></div><svg viewBox=\"0 0 %u %u\" role=\"img\"", width,
+    sink_text(s, "<div class=\"plot\"><div class=\"scale\" aria-hidden=\"true\">");
+    dashboard_say(s, "<span>", c->column[0].unit, scale, "</span>");
+    dashboard_say(s, "<span>", c->column[0].unit, scale / 2, "</span>");
+    sink_format(s, "<span>0</span></div><svg viewBox=\"0 0 %u %u\" role=\"img\"", width,
                 HEIGHT);
     sink_format(s, " preserveAspectRatio=\"none\" aria-labelledby=\"%s-t\"><title id=\"%s-t\">",
                 c->id, c->id);
@@ -211,36 +209,37 @@ static void write_legend(struct sink *s, const struct report *r, const struct ch
 {
     sink_text(s, "<p class=\"legend\">");
     for (unsigned i = 0; i < c->series; i++) {
-        sink_format(s, "<span><i class=\"k%u\"></i> %s <b>", i + 1, c->column[i].label);
-        dashboard_amount(s, c->column[i].unit, dashboard_total(r, &c->column[i]));
-        sink_text(s, "</b></span> ");
+        sink_format(s, "<span><i class=\"k%u\"></i> %s", i + 1, c->column[i].label);
+        dashboard_say(s, " <b>", c->column[i].unit, dashboard_total(r, &c->column[i]),
+                      "</b></span> ");
     }
     if (cut)
         sink_text(s, "<span>bars with a gap are far higher than drawn</span>");
     sink_text(s, "</p>\n");
 }
 
+static uint64_t figure_of(const struct report *r, const struct history_day *d,
+                          const struct day_sum *column)
+{
+    bool known = column->unit != UNIT_COST || report_cost_known(r, d);
+
+    return known ? dashboard_sum(d, column) : COST_UNKNOWN;
+}
+
 static void write_table(struct sink *s, const struct report *r, const struct chart *c)
 {
-    const char *heads[1 + COLUMN_MAX] = {"day"};
     struct day_range days = dashboard_days(r);
     char date[REPORT_DATE_MAX];
 
-    for (unsigned i = 0; i < c->columns; i++)
-        heads[1 + i] = c->column[i].label;
     sink_text(s, "<details><summary>");
     sink_format(s, "%s as a table</summary>\n", c->title);
-    dashboard_table(s, true, c->title, heads, 1 + c->columns);
+    dashboard_table(s, true, c->title, c->heads);
     for (int64_t day = days.last; day >= days.first; day--) {
         const struct history_day *d = dashboard_day(r, day);
-        bool known = report_cost_known(r, d);
 
-        sink_format(s, "<tr><th scope=\"row\">%s", report_date(day, date));
-        for (unsigned i = 0; i < c->columns; i++) {
-            sink_text(s, "<td>");
-            dashboard_figure(s, c->column[i].unit, dashboard_sum(d, &c->column[i]), known);
-        }
-        sink_text(s, "\n");
+        dashboard_row(s, report_date(day, date));
+        for (unsigned i = 0; i < c->columns; i++)
+            dashboard_cell(s, c->column[i].unit, figure_of(r, d, &c->column[i]));
     }
     dashboard_table_end(s);
     sink_text(s, "</details>\n");
@@ -249,10 +248,11 @@ static void write_table(struct sink *s, const struct report *r, const struct cha
 static void write_chart(struct sink *s, const struct report *r, const struct chart *c)
 {
     uint64_t top = highest(r, c), scale = round_up(top, c->column[0].unit);
+    struct day_range days = dashboard_days(r);
     bool cut = false;
 
-    for (unsigned i = 0; i < r->n_days; i++)
-        cut = cut || height_of(c, &r->days[i]) > scale;
+    for (int64_t day = days.first; day <= days.last; day++)
+        cut |= height_of(c, dashboard_day(r, day)) > scale;
     sink_format(s, "<div class=\"chart\"><h3>%s</h3>\n", c->title);
     if (c->column[0].unit == UNIT_COST && !r->priced && top == 0) {
         sink_text(s, "<p>No model has a price, so nobody knows what was spent.</p>\n");

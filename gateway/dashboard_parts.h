@@ -18,12 +18,12 @@
 
 /* Any text, escaped for HTML, attribute values included. */
 void dashboard_text(struct sink *s, const char *text);
-/* "1,234" */
-void dashboard_count(struct sink *s, uint64_t n);
-/* What a limit of this unit counts: "1,234", "$1,234.50". */
+/* What a limit of this unit counts: "1,234", "$1,234.50"; "-" for a cost that nobody knows. */
 void dashboard_amount(struct sink *s, enum unit unit, uint64_t v);
-/* The same; "-" for a cost that nobody knows. */
-void dashboard_figure(struct sink *s, enum unit unit, uint64_t v, bool known);
+#define COST_UNKNOWN UINT64_MAX
+/* The same between two texts. */
+void dashboard_say(struct sink *s, const char *before, enum unit unit, uint64_t v,
+                   const char *behind);
 /* "3 d 4 h", "12 min 5 s" (a number and its unit are not parted), "under a second": its two largest units. */
 void dashboard_span(struct sink *s, int64_t ms);
 /* "2026-11-30 15:46" at the report's own zone. */
@@ -36,23 +36,28 @@ void dashboard_window(struct sink *s, const struct limit *l);
 uint64_t dashboard_share(uint64_t v, uint64_t of, uint64_t whole);
 
 /* The start of a section with its heading, and of a table with its caption and column heads, in
- * words of the program's own. Each has an end. The first column heads the rows; the others are
- * set to the right if they are figures. */
+ * words of the program's own, parted by '|'. Each has an end. The first column heads the rows; the
+ * others are set to the right if they are figures. */
 void dashboard_section(struct sink *s, const char *id, const char *heading);
 void dashboard_section_end(struct sink *s);
-void dashboard_table(struct sink *s, bool figures, const char *caption,
-                     const char *const *heads, unsigned n);
+void dashboard_table(struct sink *s, bool figures, const char *caption, const char *heads);
 void dashboard_table_end(struct sink *s);
+/* The start of a row, its head (escaped), and cells with an amount; rows and cells need no end. */
+void dashboard_row(struct sink *s, const char *head);
+void dashboard_cell(struct sink *s, enum unit unit, uint64_t v);
 
 /* ---- days ---- */
 
-/* A sum of neighbours among a day's figures: the refusals of all kinds, or a single one. */
+/* A sum of neighbours among a day's figures: the refusals of all kinds, or a single one. (Labels
+ * stand in the tables themselves: a pointer would have to be relocated at every start.) */
 struct day_sum {
-    const char *label;
+    char label[32];
     uint16_t offset; /* of the first in struct history_day */
     uint8_t n;
     uint8_t unit; /* enum unit: how it is written */
 };
+#define DAY_OFFSET(member) (uint16_t) offsetof(struct history_day, member)
+#define DAY_FIGURE(f)      (uint16_t)(DAY_OFFSET(figures) + (f) * sizeof(uint64_t))
 uint64_t dashboard_sum(const struct history_day *d, const struct day_sum *sum);
 
 /* The days that the page shows, each of them, with or without use. */

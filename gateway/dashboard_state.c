@@ -112,10 +112,9 @@ static bool is_filling(const struct report *r)
 static void tell_bytes(struct sink *s, uint64_t bytes)
 {
     if (bytes < MIB) {
-        dashboard_count(s, bytes / 1024);
-        sink_text(s, " KiB");
+        dashboard_say(s, "", UNIT_CALLS, bytes / 1024, " KiB");
     } else {
-        dashboard_count(s, bytes / MIB);
+        dashboard_amount(s, UNIT_CALLS, bytes / MIB);
         sink_format(s, ".%u MiB", (unsigned)(bytes % MIB * 10 / MIB));
     }
 }
@@ -134,8 +133,7 @@ static void tell_store(struct sink *s, const struct report *r)
 
 static void tell_streams(struct sink *s, const struct report *r)
 {
-    dashboard_count(s, r->state.open_streams);
-    sink_text(s, " open now");
+    dashboard_say(s, "", UNIT_CALLS, r->state.open_streams, " open now");
 }
 
 static bool is_waiting(const struct report *r)
@@ -145,7 +143,7 @@ static bool is_waiting(const struct report *r)
 
 static void tell_alerts(struct sink *s, const struct report *r)
 {
-    dashboard_count(s, r->state.alerts);
+    dashboard_amount(s, UNIT_CALLS, r->state.alerts);
     sink_text(s, is_waiting(r) ? " to be delivered; if that stays so, the log says why"
                                : " to be delivered");
 }
@@ -153,19 +151,19 @@ static void tell_alerts(struct sink *s, const struct report *r)
 /* ---- the lines ---- */
 
 static const struct line {
-    const char *name;
-    const char *bad;                        /* what is said instead of "ok" */
-    const char *news;                       /* for the title; NULL: not worth one */
+    char name[8];
+    char bad[16];                           /* what is said instead of "ok" */
+    char news[20];                          /* for the title; "": not worth one */
     bool (*is_bad)(const struct report *r); /* NULL: neither well nor bad */
     void (*tell)(struct sink *s, const struct report *r);
 } lines[] = {
     {"Site", "paused", "paused", is_paused, tell_pause},
     {"Budgets", "spent", "budget spent", is_spent, tell_budgets},
     {"Models", "breaker open", "breaker open", is_broken, tell_models},
-    {"Clock", "ahead", "clock", is_ahead, tell_clock},
+    {"Clock", "ahead", "clock behind", is_ahead, tell_clock},
     {"Store", "nearly full", "store nearly full", is_filling, tell_store},
-    {"Streams", NULL, NULL, NULL, tell_streams},
-    {"Alerts", "waiting", NULL, is_waiting, tell_alerts},
+    {"Streams", "", "", NULL, tell_streams},
+    {"Alerts", "waiting", "", is_waiting, tell_alerts},
 };
 
 void dashboard_state(struct sink *s, const struct report *r)
@@ -189,7 +187,7 @@ void dashboard_state(struct sink *s, const struct report *r)
 const char *dashboard_news(const struct report *r)
 {
     for (unsigned i = 0; i < sizeof lines / sizeof lines[0]; i++)
-        if (lines[i].news != NULL && lines[i].is_bad(r))
+        if (lines[i].news[0] != '\0' && lines[i].is_bad(r))
             return lines[i].news;
     return NULL;
 }

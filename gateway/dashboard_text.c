@@ -56,31 +56,29 @@ static void grouped(struct sink *s, const char *number)
     sink_text(s, out);
 }
 
-void dashboard_count(struct sink *s, uint64_t n)
-{
-    dashboard_amount(s, UNIT_CALLS, n);
-}
-
 void dashboard_amount(struct sink *s, enum unit unit, uint64_t v)
 {
     char text[CONFIG_VALUE_MAX];
 
-    grouped(s, config_value_amount(unit, v, text));
+    if (unit == UNIT_COST && v == COST_UNKNOWN)
+        sink_text(s, "-");
+    else
+        grouped(s, config_value_amount(unit, v, text));
 }
 
-void dashboard_figure(struct sink *s, enum unit unit, uint64_t v, bool known)
+void dashboard_say(struct sink *s, const char *before, enum unit unit, uint64_t v,
+                   const char *behind)
 {
-    if (known || unit != UNIT_COST)
-        dashboard_amount(s, unit, v);
-    else
-        sink_text(s, "-");
+    sink_text(s, before);
+    dashboard_amount(s, unit, v);
+    sink_text(s, behind);
 }
 
 void dashboard_span(struct sink *s, int64_t ms)
 {
     static const struct {
-        int64_t seconds;
-        const char *name;
+        int32_t seconds;
+        char name[4];
     } units[] = {{86400, "d"}, {3600, "h"}, {60, "min"}, {1, "s"}};
     const unsigned n = sizeof units / sizeof units[0];
     int64_t left = ms / 1000;
@@ -142,17 +140,29 @@ void dashboard_section_end(struct sink *s)
     sink_text(s, "</section>\n");
 }
 
-void dashboard_table(struct sink *s, bool figures, const char *caption,
-                     const char *const *heads, unsigned n)
+void dashboard_table(struct sink *s, bool figures, const char *caption, const char *heads)
 {
     sink_format(s, "<table%s><caption>%s</caption><thead><tr>",
                 figures ? " class=\"figures\"" : "", caption);
-    for (unsigned i = 0; i < n; i++)
-        sink_format(s, "<th scope=\"col\">%s", heads[i]);
-    sink_text(s, "<tbody>\n");
+    for (size_t n; *heads != '\0'; heads += n + (heads[n] != '\0')) {
+        n = strcspn(heads, "|");
+        sink_format(s, "<th scope=\"col\">%.*s", (int)n, heads);
+    }
+    sink_text(s, "<tbody>");
 }
 
 void dashboard_table_end(struct sink *s)
 {
-    sink_text(s, "</table>\n");
+    sink_text(s, "\n</table>\n");
+}
+
+void dashboard_row(struct sink *s, const char *head)
+{
+    sink_text(s, "\n<tr><th scope=\"row\">");
+    dashboard_text(s, head);
+}
+
+void dashboard_cell(struct sink *s, enum unit unit, uint64_t v)
+{
+    dashboard_say(s, "<td>", unit, v, "");
 }

@@ -1,6 +1,6 @@
 /*
  * The dashboard as a page, from reports that are filled by hand: what it says and what it must
- * never say, that it is the same each time, escaped, well-formed and small. With DASHBOARD_PAGES
+ * never say, that it is the same each time, escaped, balanced and small. With DASHBOARD_PAGES
  * naming a directory the pages are written there, to be looked at.
  */
 #include "gateway/dashboard_parts.h"
@@ -357,7 +357,7 @@ static void test_the_worst_news_of_several(void **state)
     r.limits[0].use.used = 599;
     assert_string_equal(dashboard_news(&r), "breaker open");
     r.models[0].breaker_wait_ms = 0;
-    assert_string_equal(dashboard_news(&r), "clock");
+    assert_string_equal(dashboard_news(&r), "clock behind");
     r.state.clock_ms = r.state.store_ms - 1000;
     assert_string_equal(dashboard_news(&r), "store nearly full");
     r.state.usage.used_bytes = 11 * MIB;
@@ -406,6 +406,52 @@ static void test_a_flood_leaves_other_days_to_be_seen(void **state)
     render(&r);
     has("<span>2,000</span><span>1,000</span><span>0</span>");
     has_not("class=\"cut\"");
+}
+
+/* Of a few days nobody knows which is the unusual one. */
+static void test_a_new_site_is_not_cut(void **state)
+{
+    struct report r = fresh();
+    (void)state;
+
+    use_day(&r, TODAY - 2, 1);
+    use_day(&r, TODAY - 1, 54);
+    use_day(&r, TODAY, 90);
+    render(&r);
+    has("<span>200</span><span>100</span>");
+    has_not("class=\"cut\"");
+}
+
+static unsigned occurrences(const char *what)
+{
+    unsigned n = 0;
+
+    for (const char *at = page.text; (at = strstr(at, what)) != NULL; at++)
+        n++;
+    return n;
+}
+
+/* End tags may be left out of items, rows and cells alone. */
+static void test_elements_are_balanced(void **state)
+{
+    static const char *const names[] = {
+        "html", "head", "body",   "header",  "main",    "footer",  "title", "h1",
+        "h2",   "h3",   "p",      "section", "dl",      "ul",      "div",   "table",
+        "svg",  "g",    "b",      "i",       "details", "summary", "code",  "small",
+        "span", "em",   "strong", "a",       "caption"};
+    struct report r = troubled();
+    char start[32], plain[32], end[32];
+    (void)state;
+
+    render(&r);
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+        snprintf(start, sizeof start, "<%s ", names[i]);
+        snprintf(plain, sizeof plain, "<%s>", names[i]);
+        snprintf(end, sizeof end, "</%s>", names[i]);
+        assert_true(occurrences(end) > 0);
+        if (occurrences(start) + occurrences(plain) != occurrences(end))
+            fail_msg("%s: %u ends", names[i], occurrences(end));
+    }
 }
 
 static void test_shares(void **state)
@@ -613,6 +659,8 @@ int main(void)
         cmocka_unit_test(test_the_worst_news_of_several),
         cmocka_unit_test(test_unknown_money_is_no_nought),
         cmocka_unit_test(test_a_flood_leaves_other_days_to_be_seen),
+        cmocka_unit_test(test_a_new_site_is_not_cut),
+        cmocka_unit_test(test_elements_are_balanced),
         cmocka_unit_test(test_shares),
         cmocka_unit_test(test_texts_are_escaped),
         cmocka_unit_test(test_spans_and_amounts),
