@@ -122,6 +122,7 @@ static bool put_budget_row(const struct lines *l, const struct report_limit *rl,
                      report_subject(limit->subject), report_unit(limit->unit), t->window);
     int reserved = wider(RESERVED_WIDTH, t->reserved);
     int max = wider(MAX_WIDTH + RESERVED_WIDTH - reserved, t->max);
+    int released = wider(MAX_WIDTH, t->released);
     int left = LINES_COLUMNS - n - max - reserved;
 
     if (left < wider(0, t->used))
@@ -131,7 +132,8 @@ static bool put_budget_row(const struct lines *l, const struct report_limit *rl,
     lines_tone(l, tone_of(limit, rl->use.used), used);
     put(l, "%*s%*s\n", max, t->max, reserved, t->reserved);
     if (limit->pace)
-        put(l, "%57s %11s\n", "released by now", t->released);
+        put(l, "%*s%*s\n", LINES_COLUMNS - RESERVED_WIDTH - released, "released by now",
+            released, t->released);
     return true;
 }
 

@@ -221,6 +221,19 @@ static void test_a_row_takes_what_others_can_spare(void **state)
     }
 }
 
+static void test_what_a_pace_has_released_stands_below_the_max(void **state)
+{
+    struct limit l = {"spend", SUBJECT_EVERYONE, UNIT_COST, day, 12000000000, 0, true};
+
+    (void)state;
+    add_limit(l, 0, 0);
+    report.limits[0].use.released = 9108620138;
+    table(false);
+    assert_non_null(strstr(text.bytes, "day          $0.00      $12.00      $0.00\n"
+                                       "                                         "
+                                       "released by now $9.108620138\n"));
+}
+
 static void test_a_day_without_a_price(void **state)
 {
     (void)state;
@@ -452,6 +465,7 @@ int main(void)
         cmocka_unit_test_setup(test_a_table_keeps_to_80_columns, setup),
         cmocka_unit_test_setup(test_what_is_ordinary_is_in_columns, setup),
         cmocka_unit_test_setup(test_a_row_takes_what_others_can_spare, setup),
+        cmocka_unit_test_setup(test_what_a_pace_has_released_stands_below_the_max, setup),
         cmocka_unit_test_setup(test_a_day_without_a_price, setup),
         cmocka_unit_test_setup(test_colours, setup),
         cmocka_unit_test_setup(test_the_last_alerts_and_what_is_wrong, setup),
