@@ -12,6 +12,10 @@
 #include "gateway/code.h"
 #include "gateway/report.h"
 
+#ifndef PENNYGATE_VERSION /* the Makefile's */
+#define PENNYGATE_VERSION "0"
+#endif
+
 #define PREFIX        "pennygate_"
 #define OTHER_LIMITS  "(other)" /* no limit can be called so */
 #define LABELS_MAX    2
