@@ -33,6 +33,7 @@ class Watched:
 
     def restart(self):
         self.server.stop()
+        self.site.socket.unlink(missing_ok=True)  # what a start waits for
         self.server = self.site.start(self.mode, **self.options)
 
     def body(self):
