@@ -104,6 +104,7 @@ def same_as_stats(families, stats):
                    {model["name"]: model["breaker_open"] for model in stats["models"]}),
         "alerts": (value(families, "alerts_waiting", ""), stats["alerts_waiting"]),
     }
+    pairs["refused by others"] = value(families, "refused", limit="(other)"), live["refused_others"]
     for name, n in live["refused"].items():
         pairs[f"refused by {name}"] = (value(families, "refused", limit=name), n)
     for one in stats["limits"]:
@@ -249,6 +250,7 @@ def test_a_keys_own_limit_is_one_of_the_others(watched):
     headers = [("Authorization", f"Bearer {token}")]
     assert [one.server.chat(headers=headers).status for _ in range(3)] == [200, 429, 429]
     families = one.when(lambda f: value(f, "refused", limit="(other)") == 2, "the refusals")
+    assert one.site.stats()["live"]["refused_others"] == 2
     assert value(families, "answers", code="key_limit") == 2
     assert b"ann" not in one.body()
 
