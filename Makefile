@@ -91,7 +91,7 @@ $(dir)/%.o: %.c
 	$(say)$(compile) -fPIE -MMD -MP -c -o $@ $<
 
 # The files of gateway/web as they are served: without indentation, empty lines and comments that
-# have lines of their own. Nothing in them that counts, such as a text, goes over the end of a line.
+# have lines of their own. No text in them in which that would count goes over the end of a line.
 build/web/%: gateway/web/%
 	@mkdir -p $(@D)
 	$(say)sed -e 's/^[ \t]*//' -e '/^$$/d' -e '/^\/\//d' \

@@ -118,13 +118,13 @@ static bool is_fresh(const struct shared *s, const struct config *c)
     return s != NULL && s->report->config == c && clock_monotonic_ms() - s->made_ms < FRESH_MS;
 }
 
-/* With the lock. */
+/* With the lock. Of a store that is no longer the site's nothing is shown. */
 static enum error renew(struct pages *p, const struct site_use *use)
 {
     struct shared *s = calloc(1, sizeof(*s));
-    enum error e = ERROR_MEMORY;
+    enum error e = s != NULL ? ledger_verify(use->ledger) : ERROR_MEMORY;
 
-    if (s != NULL)
+    if (e == ERROR_NONE)
         e = report_make(use->ledger, use->config, REPORT_DAYS, (int64_t)time(NULL), &s->report);
     if (e != ERROR_NONE) {
         free(s);

@@ -24,7 +24,7 @@
 /* ---- stand-ins ---- */
 
 static enum guard guard;
-static enum error guard_error, report_error;
+static enum error guard_error, verify_error, report_error;
 static atomic_uint made, freed, faults;
 
 enum guard guard_check(const struct exchange *x, const struct config *c, struct ledger *l,
@@ -81,12 +81,24 @@ enum code site_fault(struct site *s, const struct site_use *use, enum error e)
     return code_of_error(e);
 }
 
+enum error ledger_verify(struct ledger *l)
+{
+    (void)l;
+    return verify_error;
+}
+
 static unsigned figures[FIGURES];
 
 void ledger_figure(struct ledger *l, enum figure f)
 {
     (void)l;
     figures[f]++;
+}
+
+void ledger_live_code(struct ledger *l, unsigned code)
+{
+    (void)l;
+    assert_int_equal(code, CODE_UNAUTHORIZED);
 }
 
 /* ---- an exchange ---- */
@@ -168,7 +180,7 @@ static int begin(void **state)
 {
     (void)state;
     guard = GUARD_OPEN;
-    guard_error = report_error = ERROR_NONE;
+    guard_error = verify_error = report_error = ERROR_NONE;
     atomic_store(&made, 0);
     atomic_store(&freed, 0);
     atomic_store(&faults, 0);
@@ -309,21 +321,23 @@ static void many_may_ask_at_once(void **state)
 static const struct {
     const char *why;
     enum guard guard;
-    enum error guard_error, report_error;
+    enum error guard_error, verify_error, report_error;
     enum code code;
     const char *expected;
     unsigned denied, faults;
 } refused[] = {
-    {"a question", GUARD_ASK, ERROR_NONE, ERROR_NONE, CODE_UNAUTHORIZED,
+    {"a question", GUARD_ASK, ERROR_NONE, ERROR_NONE, ERROR_NONE, CODE_UNAUTHORIZED,
      "\r\nWWW-Authenticate: Basic realm=\"pennygate\", charset=\"UTF-8\"\r\n", 0, 0},
-    {"a wrong password", GUARD_WRONG, ERROR_NONE, ERROR_NONE, CODE_UNAUTHORIZED,
+    {"a wrong password", GUARD_WRONG, ERROR_NONE, ERROR_NONE, ERROR_NONE, CODE_UNAUTHORIZED,
      "\r\nWWW-Authenticate: Basic realm=\"pennygate\", charset=\"UTF-8\"\r\n", 1, 0},
-    {"no password yet", GUARD_CLOSED, ERROR_NOT_FOUND, ERROR_NONE, CODE_DASHBOARD_CLOSED,
-     "Status: 403 Forbidden\r\n", 0, 0},
-    {"a store that does not say", GUARD_ERROR, ERROR_STORE_IO, ERROR_NONE, CODE_METER,
-     "Status: 503 Service Unavailable\r\n", 0, 1},
-    {"a store that has no figures", GUARD_OPEN, ERROR_NONE, ERROR_CLOCK, CODE_CLOCK,
+    {"no password yet", GUARD_CLOSED, ERROR_NOT_FOUND, ERROR_NONE, ERROR_NONE,
+     CODE_DASHBOARD_CLOSED, "Status: 403 Forbidden\r\n", 0, 0},
+    {"a store that does not say", GUARD_ERROR, ERROR_STORE_IO, ERROR_NONE, ERROR_NONE,
+     CODE_METER, "Status: 503 Service Unavailable\r\n", 0, 1},
+    {"a store that has no figures", GUARD_OPEN, ERROR_NONE, ERROR_NONE, ERROR_CLOCK, CODE_CLOCK,
      "\"code\":\"clock\"", 0, 1},
+    {"another store in its place", GUARD_OPEN, ERROR_NONE, ERROR_STORE_REPLACED, ERROR_NONE,
+     CODE_METER, "\"code\":\"meter_unavailable\"", 0, 1},
 };
 
 static void who_is_not_shown_them_hears_why(void **state)
@@ -334,6 +348,7 @@ static void who_is_not_shown_them_hears_why(void **state)
         begin(NULL);
         guard = refused[i].guard;
         guard_error = refused[i].guard_error;
+        verify_error = refused[i].verify_error;
         report_error = refused[i].report_error;
         expect(ask(ROUTE_DASHBOARD, &config, refused[i].code), refused[i].expected);
         for (int f = 0; f < FIGURES; f++)

@@ -1,0 +1,298 @@
+"""What people see, by HTTP: the chat page and the widget in any state of the site, and the owner's
+pages for whoever may see them and nobody else. What the pages show has tests of its own."""
+import base64
+import re
+
+import pytest
+
+from examples import account
+from harness import Call, limit, until
+
+PASSWORD = re.compile(r"[a-z2-7]{26}")
+FIXED = {"/": "text/html; charset=utf-8", "/widget.js": "text/javascript; charset=utf-8",
+         "/dashboard.css": "text/css; charset=utf-8"}
+GUARDED = {"/dashboard": "text/html; charset=utf-8", "/dashboard.json": "application/json",
+           "/metrics": "application/openmetrics-text; version=1.0.0; charset=utf-8"}
+
+
+def get(server, path, *headers, **options):
+    return server.open("GET", path, b"", headers, **options).answer()
+
+
+def basic(password, name="any"):
+    return "Authorization", "Basic " + base64.b64encode(f"{name}:{password}".encode()).decode()
+
+
+def new_password(site):
+    done = site.run("dashboard-password", check=False)
+    assert done.returncode == 0, done.stderr
+    assert "only time" in done.stderr
+    word = done.stdout.strip()
+    assert PASSWORD.fullmatch(word) and word not in done.stderr
+    return word
+
+
+def denied(server):
+    return server.site.day()["denied"]
+
+
+# ---- files ---------------------------------------------------------------------------------
+
+
+def test_the_page_runs_nothing_but_the_widget(gate, mode):
+    answer = get(gate(mode), "/")
+    assert (answer.status, answer.header("Content-Type")) == (200, FIXED["/"])
+    text = answer.body.decode()
+    assert '<meta name="viewport" content="width=device-width' in text and "data-pennygate" in text
+    assert re.findall(r"<script[^>]*>([^<]*)</script>", text) == [""]
+    assert not re.search(r"<style|\sstyle=|\son\w+=|https?:|<!--", text)
+    assert [line for line in text.splitlines() if line != line.lstrip() or not line] == []
+    policy = answer.header("Content-Security-Policy").split("; ")
+    assert policy == ["default-src 'none'", "script-src 'self'", "style-src 'self'", "connect-src 'self'",
+                      "img-src 'self'", "base-uri 'none'", "form-action 'self'", "frame-ancestors 'self'"]
+    assert answer.header("X-Content-Type-Options") == "nosniff"
+    assert answer.header("Referrer-Policy") == "same-origin"
+
+
+def test_files_are_kept_and_asked_for_again_by_their_tag(gate, mode):
+    server = gate(mode)
+    tags = set()
+    for path, kind in FIXED.items():
+        answer = get(server, path)
+        assert (answer.status, answer.header("Content-Type")) == (200, kind)
+        assert answer.header("Cache-Control") == "public, max-age=600"
+        assert int(answer.header("Content-Length") or len(answer.body)) == len(answer.body) > 0
+        tag = answer.header("ETag")
+        tags.add(tag)
+        again = get(server, path, ("If-None-Match", f'"1", {tag}'))
+        assert (again.status, again.body, again.header("ETag")) == (304, b"", tag)
+        assert get(server, path, ("If-None-Match", '"1-2"')).status == 200
+        head = server.open("HEAD", path)
+        assert head.head() == 200
+        head.close()
+        assert server.open("POST", path, b"x").answer().code == "method_not_allowed"
+    assert len(tags) == len(FIXED)
+
+
+def test_a_page_of_another_site_may_load_the_widget(gate):
+    server = gate()
+    answer = get(server, "/widget.js")
+    assert answer.header("Cross-Origin-Resource-Policy") == "cross-origin"
+    assert answer.header("Access-Control-Allow-Origin") is None
+    assert len(answer.body) < 12 * 1024
+
+
+def test_the_mount_leads_to_the_page(gate, mode):
+    server = gate(mode)
+    for path in ("", "?a=b"):
+        answer = get(server, path)
+        assert (answer.status, answer.header("Location"), answer.body) == (308, "ai/", b"")
+    assert server.open("POST", "", b"x").answer().code == "not_found"
+
+
+def test_without_its_page_a_site_has_the_widget_alone(gate, mode):
+    server = gate(mode, options={"page": "no"})
+    for path in ("", "/"):
+        for method in ("GET", "POST"):
+            assert server.open(method, path).answer().code == "not_found"
+    assert get(server, "/widget.js").status == 200
+
+
+def test_they_are_there_in_any_state_and_spend_nothing(gate, model, mode):
+    server = gate(mode, limits={"site-day": limit("everyone", "calls", "day", 1)})
+    place = server.site
+
+    def all_there():
+        return all(get(server, path).status == 200 for path in FIXED)
+
+    assert server.chat().status == 200
+    place.settled()
+    before = place.data()
+    assert all_there() and server.chat().code == "site_limit"
+    assert place.data() == before
+    place.run("pause")
+    assert all_there() and server.chat().code == "paused"
+    away = place.store.with_name("away")
+    place.store.rename(away)
+    until(lambda: server.chat().code == "meter_unavailable", 10, "the store's absence")
+    assert all_there()
+    away.rename(place.store)
+    place.write(place.text() + "nonsense")
+    assert server.chat().code == "configuration"
+    if mode != "cgi":  # which does not know then where it is mounted
+        assert all_there()
+    assert model.count == 1
+
+
+# ---- the owner's pages ---------------------------------------------------------------------
+
+
+def test_without_a_password_they_are_closed(gate, mode):
+    server = gate(mode)
+    for path in GUARDED:
+        for headers in ((), (basic("x"),), (basic(""),), (("Remote-User", "ann"),)):
+            answer = get(server, path, *headers)
+            assert (answer.status, answer.code) == (403, "dashboard_closed")
+            assert "dashboard-password" in answer.error["message"]
+            assert answer.header("WWW-Authenticate") is None
+
+
+def test_the_password_opens_them(gate, mode):
+    server = gate(mode)
+    word = new_password(server.site)
+    for path, kind in GUARDED.items():
+        answer = get(server, path, basic(word))
+        assert (answer.status, answer.header("Content-Type")) == (200, kind)
+        assert answer.header("Cache-Control") == "no-store"
+        assert answer.header("Referrer-Policy") == "no-referrer"
+        assert len(answer.body) < 64 * 1024
+        assert get(server, path, basic(word, name="")).status == 200
+        head = server.open("HEAD", path, b"", [basic(word)])
+        assert head.head() == 200
+        head.close()
+    policy = get(server, "/dashboard", basic(word)).header("Content-Security-Policy")
+    assert policy.startswith("default-src 'none'; style-src 'self'; ") and "frame-ancestors 'none'" in policy
+    assert "script-src" not in policy
+
+
+@pytest.mark.parametrize("headers", [
+    lambda word: (),
+    lambda word: (basic(word + "x"),),
+    lambda word: (basic(word.upper()),),
+    lambda word: (basic(""),),
+    lambda word: (("Authorization", "Bearer " + word),),
+    lambda word: (("Authorization", word),),
+    lambda word: (("Authorization", basic(word)[1].rstrip("=") + "!"),),
+    lambda word: (("Authorization", "Basic " + "A" * 4000),),
+    lambda word: (("X-Authorization", basic(word)[1]),),
+    lambda word: (("Remote-User", "ann"), ("X-Remote-User", "ann")),
+])
+def test_nothing_else_does(gate, headers):
+    server = gate()
+    place = server.site
+    place.sections["dashboard"] = {"accounts": ["ann"]}
+    place.write()
+    word = new_password(place)
+    answers = [get(server, path, *headers(word)) for path in GUARDED]
+    for answer in answers:
+        assert (answer.status, answer.code) == (401, "unauthorized")
+        assert answer.header("WWW-Authenticate") == 'Basic realm="pennygate", charset="UTF-8"'
+        assert word.encode() not in answer.body
+    shown = any(name == "Authorization" for name, _ in headers(word))
+    expected = len(answers) if shown else 0
+    until(lambda: denied(server) == expected, 10, "the figure of what was denied")
+    assert word not in server.log()
+
+
+def test_two_headers_are_none(gate):
+    server = gate()
+    word = new_password(server.site)
+    answer = get(server, "/dashboard", basic(word), basic(word))
+    assert answer.status in (400, 401)
+
+
+def test_wrong_passwords_write_nothing(gate, mode):
+    server = gate(mode)
+    new_password(server.site)
+    assert server.chat().status == 200
+    server.site.settled()
+    before = server.site.data()
+    for _ in range(20):
+        assert get(server, "/dashboard", basic("guess")).status == 401
+    assert server.site.data() == before
+
+
+def test_a_new_password_ends_the_one_before(gate, mode):
+    server = gate(mode)
+    words = [new_password(server.site) for _ in range(2)]
+    assert words[0] != words[1]
+    assert [get(server, "/metrics", basic(word)).status for word in words] == [401, 200]
+    assert "removed" in server.site.run("dashboard-password", "remove")
+    assert get(server, "/metrics", basic(words[1])).code == "dashboard_closed"
+    assert "no password" in server.site.run("dashboard-password", "remove")
+    for path in server.site.directory.rglob("*"):
+        if path.is_file():
+            assert words[1].encode() not in path.read_bytes(), path
+
+
+def test_a_listed_account_of_the_web_server_needs_none(site, mode):
+    place = site(init=False)
+    ann, eve = account(place, "ann"), account(place, "eve")
+    place.sections["dashboard"] = {"accounts": ["Ann", "bob"]}
+    place.write()
+    server = place.init().start(mode)
+    assert get(server, "/dashboard", ann).status == 200
+    assert get(server, "/dashboard", eve).code == "dashboard_closed"
+    assert get(server, "/dashboard").code == "dashboard_closed"
+
+
+def test_pages_of_other_sites_get_nothing(gate, mode):
+    server = gate(mode)
+    word = new_password(server.site)
+    elsewhere = "Origin", "https://elsewhere.example"
+    for path in GUARDED:
+        assert get(server, path, basic(word), elsewhere).code == "forbidden_origin"
+    own = "Origin", f"http://127.0.0.1:{server.port}"
+    assert get(server, "/dashboard.json", basic(word), own).status == 200
+    preflight = [elsewhere, ("Access-Control-Request-Method", "GET")]
+    assert server.open("OPTIONS", "/dashboard.json", b"", preflight).answer().code == "forbidden_origin"
+
+
+def test_what_is_wrong_is_told_as_anywhere(gate, mode):
+    server = gate(mode)
+    place = server.site
+    word = new_password(place)
+    for path in GUARDED:
+        assert server.open("POST", path, b"x", [basic(word)]).answer().code == "method_not_allowed"
+        assert get(server, path + "/", basic(word)).code == "not_found"
+    place.run("pause")
+    assert get(server, "/dashboard", basic(word)).status == 200
+    away = place.store.with_name("away")
+    place.store.rename(away)
+    until(lambda: get(server, "/dashboard", basic(word)).status == 503, 10, "the store's absence")
+    for path in GUARDED:
+        answer = get(server, path, basic(word))
+        assert (answer.status, answer.code) == (503, "meter_unavailable")
+        assert answer.header("Retry-After")
+    away.rename(place.store)
+    until(lambda: get(server, "/dashboard", basic(word)).status == 200, 10, "the store's return")
+    if mode != "cgi":
+        place.write(place.text() + "nonsense")
+        assert get(server, "/dashboard", basic(word)).code == "configuration"
+
+
+def test_a_question_is_no_request_for_the_model(gate, model):
+    server = gate()
+    word = new_password(server.site)
+    for path in (*FIXED, *GUARDED):
+        get(server, path, basic(word))
+    for path in GUARDED:
+        get(server, path)
+    get(server, "/dashboard", basic("wrong"))
+    until(lambda: denied(server) == 1, 10, "the figure of what was denied")
+    day = server.site.day()
+    assert all(day[name] == 0 for name in ("admitted", "invalid", "busy", "paused", "meter_unavailable"))
+    assert model.count == 0
+
+
+def test_the_command_says_what_it_cannot_do(site):
+    place = site(init=False)
+    done = place.run("dashboard-password", check=False)
+    assert done.returncode == 1 and "init" in done.stderr and done.stdout == ""
+    place.init()
+    done = place.run("dashboard-password", "please", check=False)
+    assert done.returncode == 2 and "please" in done.stderr and done.stdout == ""
+    assert "dashboard-password" in place.run("check")
+    place.sections["dashboard"] = {"accounts": ["ann", "bob@example.org"]}
+    place.write()
+    assert "accounts = {ann, bob@example.org}" in re.sub(r"\s+", " ", place.run("check"))
+
+
+def test_the_page_is_found_where_the_whole_path_is_one(site):
+    """Without a mount of the configuration, as the web server divides the path."""
+    place = site(init=False)
+    del place.site["mount"]
+    place.write()
+    server = place.init().start("spawned")
+    assert Call(server.port, "GET", "/ai/").answer().status == 200
+    assert Call(server.port, "GET", "/ai").answer().code == "not_found"
