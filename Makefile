@@ -154,7 +154,7 @@ run:
 	@$(MAKE) --no-print-directory all build/practice-model
 	@tests/demo/run.sh
 
-test test-all unit property e2e servers sdk browser sanitize fuzz lint:
+test test-all plain unit property e2e servers sdk browser sanitize fuzz lint:
 	@tests/packages.sh build run test
 	@tests/run-all $@
 
@@ -178,7 +178,7 @@ install: all
 clean:
 	rm -rf build
 
-.PHONY: all web units fuzzers benches run test test-all servers sdk browser unit property e2e sanitize fuzz lint \
+.PHONY: all web plain units fuzzers benches run test test-all servers sdk browser unit property e2e sanitize fuzz lint \
 	bench size install clean
 .SECONDARY: $(units:=.o) $(fuzzers:=.o) $(web:.h=)
 .DELETE_ON_ERROR:

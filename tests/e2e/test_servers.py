@@ -429,3 +429,25 @@ def test_f35_the_servers_timeouts_are_longer_than_ours(file):
     found = re.findall(r"^[^#\n]*(?:read_timeout|timeout=|ScriptTimeout|script_timeout|Timeout)\W*(\d+)", text, re.M)
     assert found and all(int(seconds) > ours for seconds in found)
     assert f"total-timeout ({ours} s)" in text
+
+
+def test_what_people_see_arrives(web, source):
+    """The page at its path, the widget as caches may keep it, the dashboard by its password."""
+    page = web.get("/", source=source)
+    assert page.status == 200 and b"widget.js" in page.body
+    assert page.header("Content-Security-Policy").startswith("default-src 'none'; script-src 'self'")
+    below = web.get("", source=source)
+    if web.mode == "nginx":  # leads there by itself
+        assert (below.status, below.header("Location")) == (301, f"http://127.0.0.1:{web.port}{web.mount}/")
+    elif web.mode != "caddy":  # hands on what is below the mount alone
+        assert (below.status, below.header("Location")) == (308, web.mount.rpartition("/")[2] + "/")
+    widget = web.get("/widget.js", source=source)
+    assert (widget.status, widget.header("Content-Type")) == (200, "text/javascript; charset=utf-8")
+    assert widget.header("Cross-Origin-Resource-Policy") == "cross-origin"
+    again = web.open("GET", "/widget.js", b"", [("If-None-Match", widget.header("ETag"))], source=source).answer()
+    assert again.status == (200 if web.mode == "uhttpd" else 304)  # it keeps the question to itself
+    word = web.site.run("dashboard-password").strip()
+    owner = "Authorization", "Basic " + base64.b64encode(f"me:{word}".encode()).decode()
+    assert web.open("GET", "/dashboard", b"", [owner], source=source).answer().status == 200
+    asked = web.get("/dashboard", source=source)
+    assert asked.status == 401 and asked.header("WWW-Authenticate").startswith("Basic realm=")
