@@ -314,7 +314,8 @@ def test_the_largest_configuration_can_be_read(watched, model):
 
 
 def test_nobody_is_in_it(watched):
-    one = watched(limits={"account-day": limit("account", "calls", "day", 1)}, options={"trusted-proxies": ["127.0.0.1"]})
+    one = watched(limits={"account-day": limit("account", "calls", "day", 1)},
+                  options={"trusted-proxies": ["127.0.0.1"]})
     for address in ("192.0.2.77", "2001:db8::77"):
         assert one.server.chat("forty purple elephants", headers=[("X-Forwarded-For", address)]).status == 200
     one.settled()
