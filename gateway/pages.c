@@ -236,7 +236,7 @@ enum code pages_guarded(struct pages *p, enum route route, struct site *site,
         return refuse(CODE_UNAUTHORIZED, reply, gone);
     if (g == GUARD_OPEN)
         e = take(p, use, &s);
-    if (e != ERROR_NONE)
+    if (s == NULL)
         return refuse(site_fault(site, use, e), reply, gone);
     if (x->ops->admitted(x, use->config->write_timeout_ms)) {
         *gone = !show(route, s->report, reply);
