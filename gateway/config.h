@@ -126,7 +126,9 @@ struct config {
     unsigned n_dashboard_accounts;
     /* log */
     enum log_target log_target;
+    enum log_format log_format;
     enum log_level log_level;
+    unsigned log_rate; /* lines a second, of requests that are not admitted */
 
     /* Files whose change means a new configuration: this one, secret, keys, prompts. */
     struct {

@@ -50,6 +50,7 @@ static const char *const requires[] = {"none", "key", "account", NULL};
 static const char *const proxy_headers[] = {"x-forwarded-for", "forwarded", NULL};
 static const char *const names[] = {"hash", "address", NULL};
 static const char *const targets[] = {"stderr", "syslog", NULL};
+static const char *const formats[] = {"logfmt", "json", NULL};
 static const char *const levels[] = {"error", "warning", "info", NULL};
 
 #define IN(type, member) offsetof(struct type, member), sizeof(((struct type *)0)->member)
@@ -222,6 +223,10 @@ const struct option config_options[] = {
      "where lines go"},
     {SECTION_LOG, OPTION_WORD, "level", "info", OPTION_FIXED, 0, 0, IN(config, log_level), levels,
      "info writes a line for each request"},
+    {SECTION_LOG, OPTION_WORD, "format", "logfmt", OPTION_FIXED, 0, 0, IN(config, log_format), formats,
+     "how lines look"},
+    {SECTION_LOG, OPTION_COUNT, "rate", "20", 0, 1, 1000, IN(config, log_rate), NULL,
+     "most lines a second of requests that are not admitted"},
 };
 /* clang-format on */
 

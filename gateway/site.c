@@ -312,7 +312,7 @@ enum error site_new(const char *path, char *const *env, struct site **out)
     pthread_mutex_init(&s->lock, NULL);
     refresh(s);
     if (s->config != NULL) {
-        log_open(s->config->log_target, s->config->log_level);
+        log_open(s->config->log_target, s->config->log_format, s->config->log_level);
         s->opening = true;
         reopen(s, s->config);
     }

@@ -100,12 +100,12 @@ int64_t clock_monotonic_ms(void)
     return ms;
 }
 
-int64_t clock_monotonic_us(void)
+int64_t clock_wall_s(void)
 {
-    struct timespec t = {0};
+    int64_t ms = 0;
 
-    (void)clock_gettime(CLOCK_MONOTONIC, &t); /* as above */
-    return (int64_t)t.tv_sec * 1000000 + t.tv_nsec / 1000;
+    (void)read_ms(CLOCK_REALTIME, &ms);
+    return ms / 1000;
 }
 
 struct timespec clock_timespec(int64_t ms)

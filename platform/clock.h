@@ -28,8 +28,8 @@ enum error clock_read(struct clock_now *out);
 /* CLOCK_MONOTONIC in milliseconds, for timeouts inside one process only. */
 int64_t clock_monotonic_ms(void);
 
-/* The same in microseconds, for measuring what takes less than a millisecond. */
-int64_t clock_monotonic_us(void);
+/* CLOCK_REALTIME in seconds since 1970, believed or not: for time stamps that people read. */
+int64_t clock_wall_s(void);
 
 /* For waits that end at an instant of it, not before 0. */
 struct timespec clock_timespec(int64_t ms);

@@ -23,7 +23,6 @@
 
 #define PROGRAM   "pennygate"
 #define REPEAT_MS 60000 /* log_line_once: a minute */
-#define ESCAPED   4     /* the length of \xNN */
 
 static const struct {
     const char *word;
@@ -37,10 +36,11 @@ static const struct {
 /* Set before threads are started, read by all. */
 static struct {
     enum log_target target;
+    enum log_format format;
     enum log_level most;
     int fd;
     bool is_socket;
-} sink = {LOG_TARGET_STDERR, LOG_LEVEL_WARNING, STDERR_FILENO, false};
+} sink = {LOG_TARGET_STDERR, LOG_FORMAT_WORDS, LOG_LEVEL_WARNING, STDERR_FILENO, false};
 
 static pthread_mutex_t once_lock = PTHREAD_MUTEX_INITIALIZER;
 
@@ -65,11 +65,12 @@ static void open_standard_error(void)
     }
 }
 
-void log_open(enum log_target target, enum log_level most)
+void log_open(enum log_target target, enum log_format format, enum log_level most)
 {
     if (sink.fd > STDERR_FILENO)
         close(sink.fd);
     sink.target = target;
+    sink.format = format;
     sink.most = most;
     if (target == LOG_TARGET_SYSLOG)
         openlog(PROGRAM, LOG_PID | LOG_NDELAY, LOG_DAEMON);
@@ -97,76 +98,58 @@ static void write_line(const char *line, size_t n)
     (void)put;
 }
 
-static bool is_plain(unsigned char c)
+static logform_fn *const forms[] = {
+    [LOG_FORMAT_WORDS] = logform_words,
+    [LOG_FORMAT_JSON] = logform_json,
+};
+
+__attribute__((format(printf, 4, 0))) static void emit(int64_t time_s, enum log_level level,
+                                                       unsigned suppressed, const char *format,
+                                                       va_list values)
 {
-    return c >= 0x20 && c != 0x7f && c != '"' && c != '\\';
-}
-
-/* Copies text into out[0..max), escaped, and returns the length; never half an escape. */
-static size_t escape(const char *text, char *out, size_t max)
-{
-    static const char digits[] = "0123456789abcdef";
-    size_t n = 0;
-
-    for (; *text != '\0'; text++) {
-        unsigned char c = (unsigned char)*text;
-
-        if (n + (is_plain(c) ? 1 : ESCAPED) > max)
-            break;
-        if (is_plain(c)) {
-            out[n++] = (char)c;
-        } else {
-            out[n++] = '\\';
-            out[n++] = 'x';
-            out[n++] = digits[c >> 4];
-            out[n++] = digits[c & 15];
-        }
-    }
-    return n;
-}
-
-/* One whole line with its newline; `text` is escaped and, if need be, cut. Returns the
- * length. */
-static size_t compose(char out[LOG_LINE_MAX + 1], enum log_level level, const char *text,
-                      unsigned suppressed)
-{
-    char suffix[32] = "\n";
-
-    if (suppressed > 0)
-        snprintf(suffix, sizeof suffix, " suppressed=%u\n", suppressed);
-    size_t n =
-        (size_t)snprintf(out, LOG_LINE_MAX + 1, PROGRAM ": level=%s ", levels[level].word);
-    n += escape(text, out + n, LOG_LINE_MAX - n - strlen(suffix));
-    return n + (size_t)snprintf(out + n, LOG_LINE_MAX + 1 - n, "%s", suffix);
-}
-
-__attribute__((format(printf, 3, 0))) static void
-emit(enum log_level level, unsigned suppressed, const char *format, va_list values)
-{
+    const bool is_syslog = sink.target == LOG_TARGET_SYSLOG;
     char text[LOG_LINE_MAX], line[LOG_LINE_MAX + 1];
+    struct logform l = {PROGRAM, time_s, levels[level].word, text, suppressed};
     int saved = errno;
 
     if (vsnprintf(text, sizeof text, format, values) < 0)
         text[0] = '\0';
-    size_t n = compose(line, level, text, suppressed);
-    if (sink.target == LOG_TARGET_SYSLOG) {
-        const char *words =
-            line + sizeof PROGRAM ": " - 1; /* syslog names the program itself */
-        syslog(levels[level].priority, "%.*s", (int)(line + n - words - 1), words);
-    } else {
+    if (is_syslog)
+        l.program = NULL;
+    if (is_syslog && sink.format == LOG_FORMAT_WORDS)
+        l.time_s = -1;
+    size_t n = forms[sink.format](&l, line);
+    if (is_syslog)
+        syslog(levels[level].priority, "%.*s", (int)n - 1, line);
+    else
         write_line(line, n);
-    }
     errno = saved;
+}
+
+bool log_writes(enum log_level level)
+{
+    return level <= sink.most;
+}
+
+void log_line_at(int64_t time_s, enum log_level level, const char *format, ...)
+{
+    va_list values;
+
+    if (!log_writes(level))
+        return;
+    va_start(values, format);
+    emit(time_s, level, 0, format, values);
+    va_end(values);
 }
 
 void log_line(enum log_level level, const char *format, ...)
 {
     va_list values;
 
-    if (level > sink.most)
+    if (!log_writes(level))
         return;
     va_start(values, format);
-    emit(level, 0, format, values);
+    emit(clock_wall_s(), level, 0, format, values);
     va_end(values);
 }
 
@@ -203,9 +186,9 @@ void log_line_once(struct log_once *state, int key, enum log_level level, const 
     va_list values;
     unsigned suppressed;
 
-    if (level > sink.most || !is_due(state, key, &suppressed))
+    if (!log_writes(level) || !is_due(state, key, &suppressed))
         return;
     va_start(values, format);
-    emit(level, suppressed, format, values);
+    emit(clock_wall_s(), level, suppressed, format, values);
     va_end(values);
 }

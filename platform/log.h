@@ -1,26 +1,37 @@
 /*
- * The log: lines of `name=value` words to standard error or syslog. Untrusted text is escaped
- * here, where it is written. No line holds a key, prompt, address or money figure: callers
- * pass hashes and codes.
+ * The log: lines of `name=value` words, or JSON, to standard error or syslog. Untrusted text is
+ * escaped where it is written (logform.h). No line holds a key, prompt, address or money figure:
+ * callers pass hashes and codes.
  */
 #ifndef PLATFORM_LOG_H
 #define PLATFORM_LOG_H
 
-#include <stddef.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "platform/logform.h"
 
 enum log_level { LOG_LEVEL_ERROR, LOG_LEVEL_WARNING, LOG_LEVEL_INFO };
 enum log_target { LOG_TARGET_STDERR, LOG_TARGET_SYSLOG };
+enum log_format { LOG_FORMAT_WORDS, LOG_FORMAT_JSON };
 
-/* Before threads are started; without it, errors and warnings go to standard error. */
-void log_open(enum log_target target, enum log_level most);
+/* Before threads are started; without it, errors and warnings go to standard error, as words. */
+void log_open(enum log_target target, enum log_format format, enum log_level most);
+
+/* Whether lines of this level are written: asked before anything is done for one. */
+bool log_writes(enum log_level level);
 
 /*
- * One line, written with one write(2): "pennygate: level=.. <formatted>". At most LOG_LINE_MAX
- * bytes, cut beyond. Bytes below 0x20 and 0x7f, and `"`, `\` are written as \xNN.
+ * One line, written with one write(2): of words "pennygate: time=.. level=.. <formatted>",
+ * without the name and the time where syslog adds its own; or one JSON object. The formatted
+ * text begins with its words. At most LOG_LINE_MAX bytes, cut beyond.
  */
-#define LOG_LINE_MAX 1024
 void log_line(enum log_level level, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
+
+/* The same, with this time (seconds since 1970) instead of now. */
+void log_line_at(int64_t time_s, enum log_level level, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
 
 /*
  * The same, for a condition that may hold for thousands of requests: written when `key` (an

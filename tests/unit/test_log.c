@@ -32,7 +32,7 @@ static int restore(void **state)
     fflush(stderr);
     dup2(standard_error, STDERR_FILENO);
     close(standard_error);
-    log_open(LOG_TARGET_STDERR, LOG_LEVEL_WARNING);
+    log_open(LOG_TARGET_STDERR, LOG_FORMAT_WORDS, LOG_LEVEL_WARNING);
     return scratch_remove(state);
 }
 
@@ -52,10 +52,33 @@ static void log_to_file(enum log_level most)
 {
     set_standard_error(
         open(scratch_path("log"), O_WRONLY | O_CREAT | O_TRUNC | O_APPEND | O_CLOEXEC, 0600));
-    log_open(LOG_TARGET_STDERR, most);
+    log_open(LOG_TARGET_STDERR, LOG_FORMAT_WORDS, most);
 }
 
-/* What the file has got; starts it anew. */
+#define NAME  "pennygate: "
+#define STAMP "time=2026-01-31T23:59:59Z "
+
+/* Takes a line's time out, which is that of now. */
+static void take_stamp(char *line)
+{
+    char *stamp = line + strlen(NAME);
+    struct tm utc = {0};
+
+    assert_memory_equal(line, NAME, strlen(NAME));
+    assert_true(strlen(stamp) > strlen(STAMP));
+    const char *end = strptime(stamp, "time=%Y-%m-%dT%H:%M:%SZ ", &utc);
+    assert_ptr_equal(end, stamp + strlen(STAMP));
+    assert_in_range(timegm(&utc), time(NULL) - 60, time(NULL) + 1);
+    memmove(stamp, end, strlen(end) + 1);
+}
+
+static void take_stamps(char *text)
+{
+    for (char *line = text; *line != '\0'; line = strchr(line, '\n') + 1)
+        take_stamp(line);
+}
+
+/* What the file has got, without the times; starts it anew. */
 static const char *logged(void)
 {
     static char text[256 * LOG_LINE_MAX];
@@ -66,6 +89,7 @@ static const char *logged(void)
     text[n] = '\0';
     assert_int_equal(ftruncate(fd, 0), 0);
     close(fd);
+    take_stamps(text);
     return text;
 }
 
@@ -102,7 +126,7 @@ static void test_untrusted_text_is_escaped(void **state)
 static void test_a_line_is_bounded(void **state)
 {
     static char text[3 * LOG_LINE_MAX];
-    size_t room = LOG_LINE_MAX - strlen(PREFIX) - 1;
+    size_t room = LOG_LINE_MAX - strlen(PREFIX STAMP) - 1;
 
     (void)state;
     log_to_file(LOG_LEVEL_WARNING);
@@ -128,7 +152,7 @@ static void test_a_line_is_bounded(void **state)
     }
     memset(text, '\n', sizeof text - 1);
     log_line(LOG_LEVEL_ERROR, "%s", text);
-    assert_true(strlen(logged()) <= LOG_LINE_MAX);
+    assert_true(strlen(logged()) <= LOG_LINE_MAX - strlen(STAMP));
 }
 
 static void test_levels(void **state)
@@ -153,7 +177,7 @@ static void test_errno_is_kept(void **state)
 {
     (void)state;
     set_standard_error(open("/dev/full", O_WRONLY | O_CLOEXEC));
-    log_open(LOG_TARGET_STDERR, LOG_LEVEL_WARNING);
+    log_open(LOG_TARGET_STDERR, LOG_FORMAT_WORDS, LOG_LEVEL_WARNING);
     errno = EINTR;
     log_line(LOG_LEVEL_ERROR, "x");
     assert_int_equal(errno, EINTR);
@@ -171,16 +195,18 @@ static void test_a_line_is_one_write(void **state)
     set_standard_error(ends[0]);
     for (int opened = 0; opened < 2; opened++) {
         if (opened)
-            log_open(LOG_TARGET_STDERR, LOG_LEVEL_WARNING);
+            log_open(LOG_TARGET_STDERR, LOG_FORMAT_WORDS, LOG_LEVEL_WARNING);
         log_line(LOG_LEVEL_ERROR, "one\ntwo");
         log_line(LOG_LEVEL_ERROR, "three");
         ssize_t n = recv(ends[1], text, sizeof text - 1, MSG_DONTWAIT);
         assert_true(n > 0);
         text[n] = '\0';
+        take_stamp(text);
         assert_string_equal(text, PREFIX "one\\x0atwo\n");
         n = recv(ends[1], text, sizeof text - 1, MSG_DONTWAIT);
         assert_true(n > 0);
         text[n] = '\0';
+        take_stamp(text);
         assert_string_equal(text, PREFIX "three\n");
         assert_int_equal(recv(ends[1], text, sizeof text, MSG_DONTWAIT), -1);
     }
@@ -220,7 +246,9 @@ static unsigned drain(int fd)
     for (char *line = text; *line; lines++) {
         char *end = strchr(line, '\n');
         assert_non_null(end);
-        assert_memory_equal(line, PREFIX "a line that", strlen(PREFIX "a line that"));
+        assert_memory_equal(line, NAME, strlen(NAME));
+        assert_memory_equal(line + strlen(NAME STAMP), "level=error a line that",
+                            strlen("level=error a line that"));
         line = end + 1;
     }
     return lines;
@@ -234,7 +262,7 @@ static void test_F54_a_full_pipe_holds_up_nobody(void **state)
     (void)state;
     assert_int_equal(pipe2(ends, O_CLOEXEC), 0);
     set_standard_error(ends[1]);
-    log_open(LOG_TARGET_STDERR, LOG_LEVEL_WARNING);
+    log_open(LOG_TARGET_STDERR, LOG_FORMAT_WORDS, LOG_LEVEL_WARNING);
     assert_int_equal(fcntl(STDERR_FILENO, F_GETFL) & O_NONBLOCK, 0); /* others share it */
     alarm(SCRATCH_SECONDS);
     log_from_threads();
@@ -270,7 +298,7 @@ static void test_F54_a_full_socket_holds_up_nobody(void **state)
     (void)state;
     assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends), 0);
     set_standard_error(ends[0]);
-    log_open(LOG_TARGET_STDERR, LOG_LEVEL_WARNING);
+    log_open(LOG_TARGET_STDERR, LOG_FORMAT_WORDS, LOG_LEVEL_WARNING);
     alarm(SCRATCH_SECONDS);
     log_from_threads();
     alarm(0);
@@ -294,7 +322,7 @@ static void test_a_reader_that_has_gone(void **state)
                 dup2(ends[1], STDERR_FILENO);
                 close(ends[1]);
                 if (opened)
-                    log_open(LOG_TARGET_STDERR, LOG_LEVEL_WARNING);
+                    log_open(LOG_TARGET_STDERR, LOG_FORMAT_WORDS, LOG_LEVEL_WARNING);
                 close(ends[0]);
                 log_line(LOG_LEVEL_ERROR, "x");
                 log_line(LOG_LEVEL_ERROR, "x");
@@ -310,13 +338,14 @@ static void test_a_closed_standard_error_stays_closed(void **state)
 {
     (void)state;
     close(STDERR_FILENO);
-    log_open(LOG_TARGET_STDERR, LOG_LEVEL_WARNING);
+    log_open(LOG_TARGET_STDERR, LOG_FORMAT_WORDS, LOG_LEVEL_WARNING);
     log_line(LOG_LEVEL_ERROR, "x");
     int store = open(scratch_path("log"), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
     assert_int_equal(store, STDERR_FILENO);
     log_line(LOG_LEVEL_ERROR, "x");
     assert_string_equal(logged(), "");
-    log_open(LOG_TARGET_STDERR, LOG_LEVEL_WARNING); /* does not close it either */
+    log_open(LOG_TARGET_STDERR, LOG_FORMAT_WORDS,
+             LOG_LEVEL_WARNING); /* does not close it either */
     assert_int_equal(fcntl(store, F_GETFD), FD_CLOEXEC);
 }
 
@@ -459,7 +488,7 @@ static void test_syslog(void **state)
 
     (void)state;
     log_to_file(LOG_LEVEL_INFO);
-    log_open(LOG_TARGET_SYSLOG, LOG_LEVEL_INFO);
+    log_open(LOG_TARGET_SYSLOG, LOG_FORMAT_WORDS, LOG_LEVEL_INFO);
     assert_string_equal(caught.ident, "pennygate");
     assert_int_equal(caught.facility, 3 << 3); /* daemon */
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
@@ -467,7 +496,7 @@ static void test_syslog(void **state)
         assert_int_equal(caught.priority & 7, rows[i].priority);
         assert_string_equal(caught.text, rows[i].text);
     }
-    log_open(LOG_TARGET_SYSLOG, LOG_LEVEL_ERROR);
+    log_open(LOG_TARGET_SYSLOG, LOG_FORMAT_WORDS, LOG_LEVEL_ERROR);
     log_line(LOG_LEVEL_INFO, "x");
     assert_int_equal(caught.calls, 3);
     assert_string_equal(logged(), "");

@@ -63,7 +63,7 @@ static void capture(void)
     log_file = dup(fileno(file));
     standard_error = dup(STDERR_FILENO);
     assert_int_equal(dup2(log_file, STDERR_FILENO), STDERR_FILENO);
-    log_open(LOG_TARGET_STDERR, LOG_LEVEL_WARNING);
+    log_open(LOG_TARGET_STDERR, LOG_FORMAT_WORDS, LOG_LEVEL_WARNING);
     fclose(file);
 }
 
@@ -290,6 +290,6 @@ int main(void)
         T(test_another_time_to_keep_is_taken_up),
     };
 
-    log_open(LOG_TARGET_STDERR, LOG_LEVEL_ERROR);
+    log_open(LOG_TARGET_STDERR, LOG_FORMAT_WORDS, LOG_LEVEL_ERROR);
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
