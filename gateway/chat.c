@@ -33,6 +33,7 @@ struct chat {
     struct reservation reservation;
     struct place place;
     bool placed;
+    bool asked; /* the ledger has been, so that it can name the caller */
     char cookie[CALLER_COOKIE_MAX];
 };
 
@@ -167,19 +168,16 @@ static bool is_named(const struct config *c)
  * is shown. */
 static void name_caller(struct chat *c)
 {
-    if (is_named(c->config))
-        ledger_display(c->a.ledger, &c->a.policy, &c->a.demand, SUBJECT_ADDRESS,
-                       c->log->subject);
+    ledger_display(c->a.ledger, &c->a.policy, &c->a.demand, SUBJECT_ADDRESS, c->log->subject);
 }
 
 /* Before the body is parsed: a flood of refusals must cost as little as it can. */
 static bool has_room(struct chat *c)
 {
     struct reply_error no;
-    bool room = admission_room(&c->a, &no);
 
-    name_caller(c);
-    return room || refuse_with(c, &no);
+    c->asked = true;
+    return admission_room(&c->a, &no) || refuse_with(c, &no);
 }
 
 /* What is told and kept is the model that answers. */
@@ -257,6 +255,7 @@ static bool reserve(struct chat *c)
     }
     if (!admission_decided(a, e, &no))
         return refuse_with(c, &no);
+    c->log->admitted = true;
     admission_cookie(a, c->cookie);
     if (c->cookie[0] != '\0') /* with whatever is answered from now on */
         c->job->reply->cookie = c->cookie;
@@ -402,6 +401,8 @@ static void forward(struct chat *c)
     };
     struct relay_end end;
 
+    if (is_named(c->config))
+        name_caller(c);
     relay_run(&job, &end, &c->log->first_ms);
     c->log->code = end.code;
     c->log->gone = end.gone;
@@ -433,7 +434,8 @@ void chat_handle(const struct chat_job *job, struct chat_log *log)
     count_decision(&c);
     if (go)
         forward(&c);
-    log->decision_us = c.a.decision_us; /* with what a fallback has taken */
+    else if (c.asked && line_wanted(&log->line, job->use, false))
+        name_caller(&c);
     if (c.placed)
         place_leave(job->places, &c.place);
     request_free(&c.request);

@@ -9,6 +9,7 @@
 #include <stdint.h>
 
 #include "gateway/exchange.h"
+#include "gateway/line.h"
 #include "gateway/place.h"
 #include "gateway/recorder.h"
 #include "gateway/reply.h"
@@ -30,6 +31,7 @@ struct chat_job {
 struct chat_log {
     enum code code;    /* CODE_NONE: answered */
     bool gone;         /* the caller left */
+    bool admitted;     /* a call was charged */
     const char *model; /* alias, "-" as long as none is chosen; the configuration's */
     char subject[17];  /* as ledger_display; "-" */
     const char *usage; /* "reported", "estimated" (charged as reserved), "none" */
@@ -38,6 +40,7 @@ struct chat_log {
     int64_t first_ms;           /* -1: nothing came */
     char limit[LIMIT_NAME_MAX]; /* that refused it; or "" */
     int64_t decision_us;        /* of the meter, all it was asked together; -1: it was not */
+    struct line line;
 };
 
 /* What came of it in one word, for log and transcript: ok, gone, or the code's name. */

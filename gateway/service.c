@@ -14,7 +14,7 @@
 #include "gateway/admission.h"
 #include "gateway/alerter.h"
 #include "gateway/chat.h"
-#include "gateway/pages.h"
+#include "gateway/line.h"
 #include "gateway/place.h"
 #include "gateway/reply.h"
 #include "gateway/route.h"
@@ -23,7 +23,6 @@
 #include "gateway/status.h"
 #include "gateway/upstream.h"
 #include "platform/clock.h"
-#include "platform/log.h"
 #include "platform/random.h"
 
 #define ID_BYTES    12
@@ -155,16 +154,6 @@ static void make_reply(struct reply *r, struct exchange *x)
     }
 }
 
-static void write_line(const struct reply *r, const struct chat_log *log, int64_t ms)
-{
-    log_line(LOG_LEVEL_INFO,
-             "id=%s subject=%s code=%s model=%s usage=%s in=%llu out=%llu ms=%lld "
-             "first_ms=%lld calls=%u",
-             r->id, log->subject, chat_result(log), log->model, log->usage,
-             (unsigned long long)log->tokens_in, (unsigned long long)log->tokens_out,
-             (long long)ms, (long long)log->first_ms, log->calls);
-}
-
 /* The code with which a request for this route is turned away before anything else is looked
  * at. A status says by itself why nobody is served. */
 static enum code turn_away(enum route route, const struct site_use *use,
@@ -264,7 +253,8 @@ void service_handle(struct service *s, struct exchange *x)
 {
     int64_t start = clock_monotonic_ms();
     struct site_use use;
-    struct chat_log log = {.model = "-", .subject = "-", .usage = "none", .first_ms = -1};
+    struct chat_log log = {
+        .model = "-", .subject = "-", .usage = "none", .first_ms = -1, .decision_us = -1};
     struct access access;
     struct reply reply;
 
@@ -276,8 +266,6 @@ void service_handle(struct service *s, struct exchange *x)
     answer(s, &use, &reply, &log);
     reply_count(&reply, log.code);
     alerter_note(s->alerter, &use, log.code);
-    write_line(&reply, &log, clock_monotonic_ms() - start);
-    if (PAGES)
-        pages_rest(s->pages);
+    line_write(&use, &reply, &log, clock_monotonic_ms() - start);
     site_leave(s->site, &use);
 }

@@ -305,6 +305,8 @@ uint32_t ledger_live_refused_others(const struct ledger_live *v);
  */
 #define LEDGER_LOG_LINES_MAX 4095
 bool ledger_log_line(struct ledger *l, uint32_t now_s, unsigned per_second, uint32_t *left_out);
+/* For a line that is written whatever the bound: how many were not since the last that was. */
+uint32_t ledger_log_left_out(struct ledger *l);
 
 /* For the owner. `paused` is a row that every decision reads. */
 enum error ledger_set_paused(struct ledger *l, const struct policy *p, bool paused);

@@ -58,3 +58,8 @@ bool ledger_log_line(struct ledger *l, uint32_t now_s, unsigned per_second, uint
     board_add(l->board, LIVE_LOG_LEFT_OUT, 1);
     return false;
 }
+
+uint32_t ledger_log_left_out(struct ledger *l)
+{
+    return take_left_out(l->board);
+}

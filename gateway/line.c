@@ -1,0 +1,106 @@
+/* A request's line of log. Security: it names nobody, and a flood of requests that are turned
+ * away can neither fill a disk nor be made dearer by it. */
+#include "gateway/line.h"
+
+#include <pthread.h>
+#include <stdio.h>
+
+#include "gateway/chat.h"
+#include "platform/clock.h"
+#include "platform/log.h"
+
+/* The bound while there is no ledger, over which processes share theirs: this process's own. */
+static struct {
+    pthread_mutex_t lock;
+    int64_t second;
+    unsigned n;
+    uint32_t left_out;
+} own = {.lock = PTHREAD_MUTEX_INITIALIZER};
+
+static bool has_own_room(int64_t now_s, unsigned rate)
+{
+    bool room;
+
+    pthread_mutex_lock(&own.lock);
+    if (own.second != now_s) {
+        own.second = now_s;
+        own.n = 0;
+    }
+    room = own.n < rate;
+    if (room)
+        own.n++;
+    else
+        own.left_out++;
+    pthread_mutex_unlock(&own.lock);
+    return room;
+}
+
+static uint32_t take_own(void)
+{
+    uint32_t n;
+
+    pthread_mutex_lock(&own.lock);
+    n = own.left_out;
+    own.left_out = 0;
+    pthread_mutex_unlock(&own.lock);
+    return n;
+}
+
+static bool has_room(const struct line *l, const struct site_use *use, uint32_t *left_out)
+{
+    const unsigned rate = use->config->log_rate;
+
+    if (use->ledger == NULL)
+        return has_own_room(l->time_s, rate);
+    return ledger_log_line(use->ledger, (uint32_t)l->time_s, rate, left_out);
+}
+
+static bool decide(struct line *l, const struct site_use *use, bool admitted)
+{
+    if (use->config == NULL || !log_writes(LOG_LEVEL_INFO))
+        return false;
+    l->time_s = clock_wall_s();
+    if (admitted)
+        l->left_out = ledger_log_left_out(use->ledger);
+    else if (!has_room(l, use, &l->left_out))
+        return false;
+    l->left_out += take_own();
+    return true;
+}
+
+bool line_wanted(struct line *l, const struct site_use *use, bool admitted)
+{
+    if (!l->asked)
+        l->wanted = decide(l, use, admitted);
+    l->asked = true;
+    return l->wanted;
+}
+
+static const char *verdict(const struct chat_log *log)
+{
+    if (log->admitted)
+        return "admitted";
+    if (log->gone || log->code == CODE_NONE)
+        return "-";
+    return code_entry(log->code)->status == 429 ? "refused" : "failed";
+}
+
+void line_write(const struct site_use *use, const struct reply *r, struct chat_log *log,
+                int64_t ms)
+{
+    char left_out[24] = "";
+
+    if (!line_wanted(&log->line, use, log->admitted))
+        return;
+    if (log->line.left_out > 0)
+        snprintf(left_out, sizeof(left_out), " left_out=%lu",
+                 (unsigned long)log->line.left_out);
+    log_line_at(log->line.time_s, LOG_LEVEL_INFO,
+                "id=%s verdict=%s subject=%s code=%s model=%s limit=%s usage=%s in=%llu "
+                "out=%llu decision_us=%lld ms=%lld first_ms=%lld calls=%u%s",
+                r->id, verdict(log), log->subject, chat_result(log), log->model,
+                log->limit[0] != '\0' ? log->limit : "-", log->usage,
+                (unsigned long long)log->tokens_in, (unsigned long long)log->tokens_out,
+                (long long)log->decision_us, (long long)ms, (long long)log->first_ms,
+                log->calls, left_out);
+}
