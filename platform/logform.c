@@ -177,10 +177,11 @@ static void put_member(struct out *o, const char *name, const char *value)
     put_text(o, "\"");
 }
 
-/* A word of the text: name=value. */
+/* A word of the text: name=value. A colon behind it ends the words. */
 struct word {
     const char *name, *value, *end;
     size_t n_name;
+    bool last;
 };
 
 static bool begins_name(char c)
@@ -201,10 +202,12 @@ static bool is_word(const char *text, struct word *out)
         return false;
     while (in_name(*c))
         c++;
-    *out = (struct word){text, c + 1, c, (size_t)(c - text)};
+    *out = (struct word){.name = text, .value = c + 1, .n_name = (size_t)(c - text)};
     if (*c != '=' || out->n_name > LOGFORM_NAME)
         return false;
     out->end = out->value + strcspn(out->value, " ");
+    out->last = out->end[0] == ' ' && out->end[-1] == ':';
+    out->end -= out->last;
     return true;
 }
 
@@ -263,11 +266,14 @@ static const char *put_words(struct out *o, const char *text)
 {
     struct word words[LOGFORM_WORDS];
 
-    for (size_t n = 0; n < LOGFORM_WORDS; n++) {
+    bool last = false;
+
+    for (size_t n = 0; n < LOGFORM_WORDS && !last; n++) {
         if (!is_word(text, &words[n]) || is_taken(&words[n], words, n) ||
             !put_word(o, &words[n]))
             break;
-        text = words[n].end;
+        last = words[n].last;
+        text = words[n].end + last;
         text += strspn(text, " ");
     }
     return text;

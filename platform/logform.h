@@ -1,7 +1,7 @@
 /*
  * How a line of the log looks: bytes in, bytes out; no clock, descriptor or lock. A text begins
- * with words `name=value`, as many as there are; what follows them is for people. Untrusted
- * bytes are escaped here.
+ * with words `name=value`, as many as there are; what follows them, behind a colon, is for
+ * people. Untrusted bytes are escaped here.
  */
 #ifndef PLATFORM_LOGFORM_H
 #define PLATFORM_LOGFORM_H
@@ -33,7 +33,8 @@ logform_fn logform_words;
 /*
  * {"time":"..","level":"..","suppressed":n,"name":value..,"message":".."}: the words at the
  * text's beginning as members, an integer of at most LOGFORM_INTEGER digits as a number, all
- * other values as strings; the rest as the message. A word whose name has been there ends the
+ * other values as strings; the rest as the message. A word with a colon behind it is the last; a
+ * word whose name has been there ends the
  * words, so that no member comes twice. Valid whatever the text is: a byte that is no UTF-8
  * becomes U+FFFD.
  */

@@ -230,8 +230,8 @@ enum error batch_periods(struct batch *b)
     ledger_periods_copy(l, &p);
     if (periods_advance(&p, view_zone(l, &b->policy), b->state.time.time_ms) &&
         (e = write_periods(l, &p)) != ERROR_NONE)
-        log_line_once(&once, (int)e, LOG_LEVEL_WARNING,
-                      "event=period_keys_not_advanced reason=\"%s\"", error_text(e));
+        log_line_once(&once, (int)e, LOG_LEVEL_WARNING, "event=period_keys_not_advanced: %s",
+                      error_text(e));
     mac_wipe(&p, sizeof p);
     return ERROR_NONE;
 }

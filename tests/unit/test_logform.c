@@ -69,6 +69,10 @@ static void test_json(void **state)
          ",\"a2345678901234567890123456789012\":1,"
          "\"message\":\"b23456789012345678901234567890123=1\"}"},
         {"a value with an equals sign", "a=b=c", ",\"a\":\"b=c\"}"},
+        {"a colon behind the words", "a=x n=5: b=1 so",
+         ",\"a\":\"x\",\"n\":5,\"message\":\"b=1 so\"}"},
+        {"colons in values", "a=b:c d=:", ",\"a\":\"b:c\",\"d\":\":\"}"},
+        {"nothing but a colon", "a=: b", ",\"a\":\"\",\"message\":\"b\"}"},
         {"several blanks", "a=1   b=2  c", ",\"a\":1,\"b\":2,\"message\":\"c\"}"},
         {"a member forged", "a=x\",\"admin\":\"y", ",\"a\":\"x\\\",\\\"admin\\\":\\\"y\"}"},
         {"a line forged", "no\n{\"level\":\"error\"}",
