@@ -381,6 +381,8 @@ static void test_refused_values(void **state)
         {"a mode with a nine", "server", "socket-mode = 0690", "four octal digits"},
         {"set-user-id", "server", "socket-mode = 4755", "four octal digits"},
         {"a stack too small", "server", "stack = 63K", "out of range: 64K to 1M"},
+        {"no line of log at all", "log", "rate = 0", "out of range: 1 to 1000"},
+        {"too many lines of log", "log", "rate = 1001", "out of range: 1 to 1000"},
         {"too many streams", "server", "streams = 129", "out of range: 1 to 128"},
         {"a socket path that no address holds", "server",
          "socket = "
@@ -557,6 +559,8 @@ static void test_defaults(void **state)
     assert_int_equal(c->stop_ms, 20000);
     assert_int_equal(c->log_target, LOG_TARGET_STDERR);
     assert_int_equal(c->log_level, LOG_LEVEL_INFO);
+    assert_int_equal(c->log_format, LOG_FORMAT_WORDS);
+    assert_int_equal(c->log_rate, 20);
     assert_string_equal(m->alias, "demo");
     assert_int_equal(m->provider, PROVIDER_OPENAI);
     assert_true(m->stream_usage);
@@ -631,7 +635,7 @@ static void test_every_option_is_taken(void **state)
             "max-body-bytes = 1M }\n"
             "server { streams = 128 stack = 64K socket = '/run/a.sock' socket-mode = 0600\n"
             " socket-group = www-data heartbeat = 30s write-timeout = 5m stop-timeout = 1s }\n"
-            "log { target = syslog level = error }\n",
+            "log { target = syslog level = error format = json rate = 1000 }\n",
             scratch_path("key"), scratch_path("prompt"));
         c = must_load(text);
     }
@@ -668,6 +672,8 @@ static void test_every_option_is_taken(void **state)
     assert_string_equal(c->socket_group, "www-data");
     assert_int_equal(c->log_target, LOG_TARGET_SYSLOG);
     assert_int_equal(c->log_level, LOG_LEVEL_ERROR);
+    assert_int_equal(c->log_format, LOG_FORMAT_JSON);
+    assert_int_equal(c->log_rate, 1000);
     /* this file, the secret, a key, a prompt */
     assert_int_equal(c->n_watched, 4);
     assert_ptr_equal(config_model(c, "other"), &c->models[1]);

@@ -502,6 +502,55 @@ static void test_syslog(void **state)
     assert_string_equal(logged(), "");
 }
 
+/* What the file has got, as it is. */
+static const char *logged_json(void)
+{
+    static char text[4 * LOG_LINE_MAX];
+    int fd = open(scratch_path("log"), O_RDWR | O_CLOEXEC);
+    ssize_t n = read(fd, text, sizeof text - 1);
+
+    assert_true(n >= 0);
+    text[n] = '\0';
+    assert_int_equal(ftruncate(fd, 0), 0);
+    close(fd);
+    return text;
+}
+
+static void test_an_object_stands_alone_on_its_line(void **state)
+{
+    static const char line[] =
+        "{\"time\":\"1970-01-01T00:00:01Z\",\"level\":\"info\",\"n\":1,\"message\":\"so\"}";
+    struct log_once place = {.key = 1, .next_ms = INT64_MAX, .suppressed = 3};
+
+    (void)state;
+    log_to_file(LOG_LEVEL_INFO);
+    log_open(LOG_TARGET_STDERR, LOG_FORMAT_JSON, LOG_LEVEL_INFO);
+    log_line_at(1, LOG_LEVEL_INFO, "n=%d so", 1);
+    const char *text = logged_json();
+    assert_memory_equal(text, line, strlen(line));
+    assert_string_equal(text + strlen(line), "\n");
+
+    log_line_once(&place, 2, LOG_LEVEL_INFO, "x");
+    assert_non_null(
+        strstr(logged_json(), "\"level\":\"info\",\"suppressed\":3,\"message\":\"x\"}\n"));
+
+    log_open(LOG_TARGET_SYSLOG, LOG_FORMAT_JSON, LOG_LEVEL_INFO);
+    log_line_at(1, LOG_LEVEL_INFO, "n=%d so", 1);
+    assert_string_equal(caught.text, line);
+    assert_string_equal(logged_json(), "");
+}
+
+static void test_what_is_not_written_is_known_before(void **state)
+{
+    (void)state;
+    log_to_file(LOG_LEVEL_WARNING);
+    assert_true(log_writes(LOG_LEVEL_ERROR));
+    assert_true(log_writes(LOG_LEVEL_WARNING));
+    assert_false(log_writes(LOG_LEVEL_INFO));
+    log_line_at(1, LOG_LEVEL_INFO, "x");
+    assert_string_equal(logged(), "");
+}
+
 #define REDIRECTED(f) cmocka_unit_test_setup_teardown(f, redirect, restore)
 
 int main(void)
@@ -522,6 +571,8 @@ int main(void)
         REDIRECTED(test_a_level_not_wanted_counts_nothing),
         REDIRECTED(test_threads_that_tell_the_same),
         REDIRECTED(test_syslog),
+        REDIRECTED(test_an_object_stands_alone_on_its_line),
+        REDIRECTED(test_what_is_not_written_is_known_before),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
