@@ -167,6 +167,9 @@ int cli_fail(const char *format, ...)
 #define WRAP_MAX 512 /* longest: a path of 100 bytes and some advice */
 
 static void wrap(unsigned indent, const char *head, const char *format, va_list args)
+    __attribute__((format(printf, 3, 0)));
+
+static void wrap(unsigned indent, const char *head, const char *format, va_list args)
 {
     char text[WRAP_MAX];
     struct sink s;
