@@ -191,8 +191,8 @@ def test_without_a_store_a_process_keeps_the_bound_by_itself(gate):
 def test_the_bound_changes_with_the_configuration(gate):
     """Without a new process, and so without a pause."""
     server = gate(limits=ONE, log={"rate": 1})
-    pids = server.gateways()
     assert server.chat().status == 200
+    pids = server.gateways()
     server.site.log = {"rate": 1000}
     server.site.write()
     answers = [server.chat() for _ in range(20)]
