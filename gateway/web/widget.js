@@ -76,7 +76,7 @@ h2,p,ul,ol,pre,.said{margin:0 0 .5rem}
 .you{margin-inline-start:12%}
 .you,pre,code{background:color-mix(in srgb,CanvasText 8%,Canvas)}
 .who{display:block}
-ul,ol{padding-inline-start:1.6em}
+ul,ol{padding:0 1.6em}
 p,li,pre{white-space:pre-wrap;unicode-bidi:isolate}
 pre{padding:.5rem}
 label,.over{font-weight:bold}
@@ -176,7 +176,7 @@ function refuse({ status, code, message, wait }) {
   say(text[code] || message || text.trouble);
   blocked = !asker && status !== 502 && status !== 504;
   more = blocked && wait > 0 ? Date.now() + Math.max(wait, patience) * 1000 : 0;
-  slot.hidden = asker || wait > 0 && wait < 60;
+  slot.hidden = asker || /^(burst|concurrent|busy|stopping)/.test(code);
   tick();
   show();
 }
@@ -243,6 +243,8 @@ function writer() {
   let rest = '';
   // The paragraph, list or code that the next line goes on with.
   let block = null;
+  // How many lines are in it.
+  let size = 0;
   // Within ```.
   let fence = false;
   // What the last line has become.
@@ -251,8 +253,10 @@ function writer() {
   let later = 0;
   let pause = 0;
 
+  // Not without end: to find its direction, a browser may look through all of a block each time.
   function open(tag, start) {
-    if (block?.localName === tag) return;
+    if (block?.localName === tag && ++size % 200) return;
+    size = 0;
     block = make(tag, { dir: 'auto', ...start && { start } });
     said.append(block);
   }
@@ -282,13 +286,13 @@ function writer() {
     undo();
     rest = lines.pop();
     lines.forEach(line);
-    const before = [block, fence];
+    const before = [block, fence, size];
     written = null;
     if (rest) line(rest);
     undo = () => {
       written?.remove();
       if (block !== before[0]) block?.remove();
-      [block, fence] = before;
+      [block, fence, size] = before;
     };
     later = 0;
     if (!said.parentNode) talk.append(said);
