@@ -1,102 +1,94 @@
-"""A browser: the chat page as it is shipped, and a page of another origin. What was spent is asked
-of the practice model and of the store."""
+"""A browser: the example page as it is shipped, the program's own, and a page of another origin. What
+was spent is asked of the practice model and of the store."""
 import functools
 import http.server
 import threading
 
 import pytest
 
-from harness import MOUNT, ROOT, Server, limit, until
+from harness import MOUNT, ROOT, limit, until
+from widget import AXE, Widget, WidgetPage
 
 SLOW = {"chunks": 600, "gap_ms": 100}
 
 
-class Page(Server):
-    """lighttpd with the chat page beside pennygate."""
+class Example(WidgetPage):
+    """lighttpd with the example page beside pennygate."""
+
+    policy = "default-src 'self'"
 
     def configuration(self, stream):
-        for name in ("chat.html", "chat.css", "chat.js"):
-            (self.directory / name).write_bytes((ROOT / "platform/examples" / name).read_bytes())
-            (self.directory / name).chmod(0o644)
-        return super().configuration(stream) + '''
-mimetype.assign = (".html" => "text/html", ".css" => "text/css", ".js" => "text/javascript")
-server.modules += ("mod_setenv")
-setenv.set-response-header = ("Content-Security-Policy" => "default-src 'self'")
-'''
-
-    def show(self, browser):
-        browser.get(f"http://127.0.0.1:{self.port}/chat.html")
-        return self
+        for name in ("chat.html", "chat.css"):
+            self.put(name, (ROOT / "platform/examples" / name).read_text(encoding="utf-8"))
+        return super().configuration(stream)
 
 
-def ask(browser, text="Why is the sea salt?"):
-    browser.find_element("id", "question").send_keys(text)
-    browser.find_element("id", "send").click()
+# ---- the example page, and the program's own ----
+
+@pytest.fixture(params=["example", "own"])
+def shown(request, site, browser):
+    """The widget in one of them."""
+    if request.param == "example":
+        return Widget(browser, Example(site(), "spawned"), path="/chat.html")
+    return Widget(browser, site().start(), path=MOUNT + "/", host="[data-pennygate]")
 
 
-def said(browser):
-    """The last answer as it stands on the page."""
-    boxes = browser.find_elements("css selector", ".assistant span")
-    return boxes[-1].text if boxes else ""
-
-
-def status(browser):
-    return browser.find_element("id", "status").text
-
-
-# ---- the chat page ----
-
-def test_an_answer_grows_before_the_readers_eyes(site, browser, model):
-    model.set(chunks=12, gap_ms=150)
-    Page(site(), "spawned").show(browser)
-    ask(browser)
-    seen = set()
-
-    def ended():
-        seen.add(said(browser))
-        return said(browser).endswith("gathered.")
-
-    until(ended, 15, "the whole answer")
-    assert len(seen - {""}) >= 4, f"it came in {len(seen)} pieces"
-    assert status(browser) == "" and model.count == 1
-    ask(browser, "And the lakes?")
-    until(lambda: model.count == 2 and len(browser.find_elements("css selector", ".assistant")) == 2, 10, "a second one")
+def test_an_answer_is_on_the_page(shown, model):
+    model.set(chunks=12, gap_ms=50)
+    assert not shown.fallback
+    shown.ask()
+    assert shown.ended().endswith("gathered.") and model.count == 1
+    shown.ask("And the lakes?")
+    until(lambda: len(shown.answers) == 2, 10, "a second one")
+    shown.ended()
     assert [one["role"] for one in model.last["messages"]] == ["user", "assistant", "user"]
 
 
-def test_f36_the_stop_button_ends_the_spending(site, browser, model):
-    model.set(**SLOW)
-    server = Page(site(), "spawned").show(browser)
-    ask(browser)
-    until(lambda: said(browser), 10, "the first words")
-    browser.find_element("id", "stop").click()
-    until(lambda: status(browser) == "Stopped.", 5, "the page to say so")
-    until(lambda: model.stats()["aborted"] == 1, 7, "the end of the call")
-    until(lambda: "code=gone" in server.log(), 3, "the line of the log")
-    assert said(browser), "what had come stays"
+def test_the_page_keeps_to_its_policy(shown, browser, model):
+    model.set(gap_ms=0)
+    shown.ask()
+    shown.ended()
+    console = [one["message"] for one in browser.get_log("browser") if one["level"] == "SEVERE"]
+    assert [text for text in console if "favicon.ico" not in text] == []
+
+
+def test_the_page_is_light(shown, browser):
+    """The page, its style if it has one, the widget, and one question how things stand."""
+    names = browser.execute_script(
+        "return performance.getEntriesByType('resource').map(({ name }) => name.replace(/.*[/]/, ''))")
+    names = [name for name in names if name != "favicon.ico"]  # asked for by the browser, once
+    assert sorted(names) == (["chat.css"] if "chat" in browser.current_url else []) + ["status", "widget.js"]
+    sent = browser.execute_script("return performance.getEntries().reduce((sum, one) => sum + (one.transferSize || 0), 0)")
+    assert sent < 16_000, "in bytes"
+
+
+@pytest.mark.skipif(not AXE.exists(), reason="axe-core is not installed: tests/run-all browser does it")
+def test_axe_finds_nothing(shown, browser):
+    browser.get_log("browser")
+    assert shown.axe() == []
+
+
+def test_a_paused_site_shows_the_pages_own_text(site, browser, model):
+    server = Example(site(), "spawned")
+    server.site.run("pause")
+    widget = Widget(browser, server, path="/chat.html", ready=False)
+    until(lambda: "paused" in widget.note, 10, "the reason")
+    assert widget.fallback and model.count == 0
 
 
 @pytest.mark.parametrize("first", [True, False], ids=["in the middle", "before the first token"])
 def test_f36_closing_the_tab_ends_the_spending(site, browser, model, first):
     model.set(**(SLOW if first else {"hang": True}))
-    server = Page(site(), "spawned")
+    server = Example(site(), "spawned")
     before = browser.current_window_handle
     browser.switch_to.new_window("tab")
-    server.show(browser)
-    ask(browser)
-    until(lambda: said(browser) if first else model.stats()["open"], 10, "the call")
+    widget = Widget(browser, server, path="/chat.html")
+    widget.ask()
+    until(lambda: widget.answer if first else model.stats()["open"], 10, "the call")
     browser.close()
     browser.switch_to.window(before)
     until(lambda: model.stats()["aborted"] == 1, 7, "the end of the call")
     until(lambda: "code=gone" in server.log(), 3, "the line of the log")
-
-
-def test_a_refusal_is_told_in_words(site, browser, model):
-    Page(site(limits={"visitor-day": limit("address", "calls", "day", 0)}), "spawned").show(browser)
-    ask(browser)
-    until(lambda: "in " in status(browser) and "hour" in status(browser), 5, "the page to say so")
-    assert browser.find_element("id", "question").get_attribute("value") == "Why is the sea salt?"
-    assert model.count == 0
 
 
 # ---- a page of another origin ----
@@ -166,4 +158,24 @@ def test_a_listed_page_of_another_site_may_send_the_cookie(site, browser, model,
     browser.get(origin + "/")
     codes = [fetch(browser, server)["status"] for _ in range(3)]
     assert codes == [200, 200, 429], "the second came with the cookie of the first, and so did the third"
+    assert model.count == 2
+
+
+def test_a_listed_page_of_another_site_has_the_widget(site, browser, model, elsewhere, tmp_path):
+    """The script comes from there, and asks there, with its cookie."""
+    origin = f"http://localhost:{elsewhere}"
+    server = site(options={"allowed-origins": [origin], "cookie-cross-site": "yes"},
+                  limits={"mine": limit("visitor", "calls", "day", 1)}).start()
+    script = f"http://127.0.0.1:{server.port}{MOUNT}/widget.js"
+    (tmp_path / "index.html").write_text(
+        f'<!DOCTYPE html><title>elsewhere</title><div id="ask"><p>-</p></div><script src="{script}" '
+        'data-target="#ask" data-cookies defer></script>', encoding="ascii")
+    browser.get(origin + "/")
+    widget = Widget.__new__(Widget)
+    widget.browser, widget.server, widget.host_css = browser, server, "#ask"
+    until(lambda: widget.box.is_displayed(), 15, "the widget")
+    for n in (1, 2):
+        widget.ask()
+        until(lambda n=n: len(widget.answers) == n and not widget.busy, 10, "an answer")
+    until(lambda: "allowed to you" in widget.note, 10, "the refusal: the second came with the cookie of the first")
     assert model.count == 2

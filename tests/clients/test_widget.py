@@ -1,7 +1,6 @@
 """The widget, in Chromium, in a page of a site with a strict policy. What was spent is asked of the
 practice model and of the store."""
 import re
-import time
 
 import pytest
 from selenium.webdriver import ActionChains, Keys
@@ -138,10 +137,16 @@ def test_a_refusal_is_told_with_the_time_to_wait(show, page, browser, model):
     assert widget.box.get_attribute("value") == "Why is the sea salt?", "the question is kept"
     assert not widget.send.is_enabled() and widget.retry.is_displayed() and widget.fallback
     assert model.count == 1, "nothing was spent"
+    asked = looks(widget)
     widget.retry.click()
-    until(lambda: widget.note == "", 5, "the question how things stand")
-    until(lambda: "allowed to your network" in widget.note, 5, "the same again")
+    until(lambda: looks(widget) > asked and "allowed to your network" in widget.note, 5, "the same again")
     assert model.count == 1
+
+
+def looks(widget):
+    """How often it has asked how things stand."""
+    return widget.browser.execute_script(
+        "return performance.getEntriesByType('resource').filter(({ name }) => name.endsWith('/status')).length")
 
 
 def test_what_is_left_is_counted_down(show, page, model):
@@ -262,15 +267,13 @@ def test_a_server_that_dies_in_an_answer(show, model):
     widget.server.stop()
     widget.ended()
     assert widget.note and widget.answer and widget.fallback
-    widget.retry.is_displayed() or widget.send.is_enabled()
 
 
 def test_without_javascript_there_is_the_sites_text(page, browser):
     browser.execute_cdp_cmd("Emulation.setScriptExecutionDisabled", {"value": True})
     try:
         server = page()
-        server.put("page.html", document())
-        browser.get(f"http://127.0.0.1:{server.port}/page.html")
+        browser.get(f"http://127.0.0.1:{server.port}/{server.put_page(document())}")
         assert browser.find_element("css selector", "#ask p").is_displayed()
         assert browser.find_element("css selector", "#ask").text == FALLBACK
     finally:
@@ -393,6 +396,9 @@ LONG = {
     "links": "https://a.example/... " * 4500,
     "fences": "```\n" * 25_000,
     "items": "- a\n" * 25_000,
+    "items of numbers": "1. 1\n" * 20_000,
+    "lines of numbers": "1\n" * 50_000,
+    "code": "```\n" + "1\n" * 50_000,
     "breaks": "\n" * 100_000 + "a",
     "spaces": "a" + " " * 50_000 + "*" + " " * 50_000 + "b",
 }
@@ -402,17 +408,25 @@ LONG = {
 def test_a_hundred_kilobytes_do_not_hold_the_page_up(show, browser, page, model, name):
     model.set(text=LONG[name], gap_ms=0, chunks=200)
     widget = show()
-    browser.execute_script("""
+    measure = browser.execute_script("""
+        const begun = performance.now();
+        const made = document.createElement('div');
+        document.body.append(made);
+        for (let i = 0; i < 50000; i++) made.append(document.createElement('p'));
+        made.getBoundingClientRect();
+        made.remove();
         window.longest = 0;
         let last = performance.now();
         setInterval(() => {
             const now = performance.now();
             longest = Math.max(longest, now - last);
             last = now;
-        }, 10);""")
+        }, 10);
+        return last - begun;""")  # how fast this machine is just now
     widget.ask()
-    until(lambda: model.stats()["calls"] == 1 and not widget.busy, 60, "the end")
-    assert browser.execute_script("return longest") < 4000, "on a machine that is busy and slow"
+    until(lambda: model.stats()["calls"] == 1 and not widget.busy, 90, "the end")
+    longest = browser.execute_script("return longest")
+    assert longest < 2000 + 25 * measure, f"{longest} ms, where such a page takes {measure} ms"
 
 
 # ---- caps and history ----
@@ -454,7 +468,7 @@ def test_blanks_are_no_question(show, model):
 def test_the_oldest_goes_first(show, page, model):
     """Six messages of history fit, and no more than so many characters: never an error."""
     model.set(gap_ms=0, text="a" * 40)
-    widget = show(page(request={"max-history": 5, "max-input-chars": 200, "max-message-chars": 150}))
+    widget = show(page(request={"max-history": 5, "max-input-chars": 189, "max-message-chars": 150}))
     for n in range(4):
         widget.ask(f"question {n}")
         until(lambda n=n: len(widget.answers) == n + 1 and not widget.busy, 10, "an answer")
@@ -588,37 +602,28 @@ def test_a_page_and_two_requests(show, browser):
     loaded = browser.execute_script("""
         return performance.getEntriesByType('resource').map((one) => [one.name, one.decodedBodySize]);""")
     loaded = {name.partition(f":{widget.server.port}")[2]: size for name, size in loaded}
+    loaded.pop("/favicon.ico", None)  # asked for by the browser, once
     assert set(loaded) == {"/spy.js", MOUNT + "/widget.js", MOUNT + "/status"}
     assert loaded[MOUNT + "/widget.js"] < 12_000
 
 
-@pytest.mark.parametrize("body, host, data", [
-    ("<aside data-pennygate><p>-</p></aside>", "[data-pennygate]", {}),
-    ("<p>No place for it.</p>", "script + div", {}),
+@pytest.mark.parametrize("body, host", [
+    ("<aside data-pennygate><p>-</p></aside>", "[data-pennygate]"),
+    ("<p>No place for it.</p>", "script + div"),
 ], ids=["marked", "none"])
-def test_without_a_target_it_finds_a_place(page, browser, model, body, host, data):
+def test_without_a_target_it_finds_a_place(show, model, body, host):
     model.set(gap_ms=0)
-    server = page()
-    server.put("page.html", document(body=body).replace(' data-target="#ask"', ""))
-    browser.get(f"http://127.0.0.1:{server.port}/page.html")
-    until(lambda: browser.find_elements("css selector", host), 5, "its place")
-    widget = Widget.__new__(Widget)
-    widget.browser, widget.server, widget.host_css = browser, server, host
-    until(lambda: widget.box.is_displayed(), 10, "the widget")
+    widget = show(text=document(body=body).replace(' data-target="#ask"', ""), host=host)
     widget.ask()
     assert widget.ended().endswith("gathered.")
 
 
-def test_two_in_one_page(page, browser, model):
+def test_two_in_one_page(show, browser, model):
     model.set(gap_ms=0)
-    server = page()
     text = document(body='<div id="ask"></div><div id="other"></div>')
     script = re.search("<script src=\"[^\"]*widget.js.*?</script>", text)[0]
-    server.put("page.html", text.replace(script, script + script.replace("#ask", "#other")))
-    browser.get(f"http://127.0.0.1:{server.port}/page.html")
-    for host in ("#ask", "#other"):
-        widget = Widget.__new__(Widget)
-        widget.browser, widget.server, widget.host_css = browser, server, host
+    widget = show(text=text.replace(script, script + script.replace("#ask", "#other")))
+    for widget.host_css in ("#ask", "#other"):
         until(lambda: widget.box.is_displayed(), 10, "the widget")
         widget.ask()
         assert widget.ended().endswith("gathered.") and len(widget.answers) == 1
