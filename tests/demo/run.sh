@@ -75,7 +75,7 @@ mkdir -p "$run/store" "$run/www"
 echo $$ >"$run/pid"
 cp build/pennygate "$run/pennygate"
 cp platform/examples/chat.html "$run/www/index.html"
-cp platform/examples/chat.css platform/examples/chat.js "$run/www"
+cp platform/examples/chat.css "$run/www"
 
 if [ -n "${DEMO_URL:-}" ]; then
     url=$DEMO_URL
@@ -158,10 +158,10 @@ server.port = $1
 server.document-root = "$run/www"
 server.errorlog = "$run/lighttpd.log"
 index-file.names = ("index.html")
-mimetype.assign = (".html" => "text/html; charset=utf-8", ".css" => "text/css",
-    ".js" => "text/javascript")
-setenv.set-response-header = ("Content-Security-Policy" => "default-src 'self'")
-\$HTTP["url"] =~ "^/ai(/|\$)" {
+mimetype.assign = (".html" => "text/html; charset=utf-8", ".css" => "text/css")
+\$HTTP["url"] !~ "^/ai(/|\$)" {
+    setenv.set-response-header = ("Content-Security-Policy" => "default-src 'self'")
+} else {
     server.stream-response-body = 2
     fastcgi.server = ("/ai" => ((
         "bin-path" => "$run/pennygate",
@@ -220,7 +220,8 @@ until gate stats --json | grep -q '"settled": [1-9]'; do
 done
 gate stats
 echo
-echo "Chat page:  http://127.0.0.1:$port/"
+echo "Chat page:  http://127.0.0.1:$port/ai/"
+echo "Widget:     http://127.0.0.1:$port/   (a page of a site that has it)"
 echo "API:        http://127.0.0.1:$port/ai/v1   (any OpenAI client's base URL)"
 echo "Store:      $run/store"
 [ -z "${RUN_ONCE:-}" ] || exit 0

@@ -115,14 +115,17 @@ def test_a_real_api_has_a_ceiling_and_its_key_from_a_file(demo, directory, model
 def test_it_stays_until_it_is_told_and_leaves_nothing(demo):
     process = demo()
     ready = until_ready(process)
-    port = int(re.search(r"Chat page: +http://127.0.0.1:(\d+)/", ready).group(1))
+    port = int(re.search(r"Chat page: +http://127.0.0.1:(\d+)/ai/\n", ready).group(1))
     started = descendants(process.pid)
     assert len(started) >= 3, "practice model, lighttpd, pennygate"
     page = Call(port, "GET", "/").answer()
-    assert page.status == 200 and b"chat.js" in page.body
+    assert page.status == 200 and b"/ai/widget.js" in page.body
     assert page.header("Content-Security-Policy") == "default-src 'self'"
     assert b"<style" not in page.body and b"onclick" not in page.body
-    assert Call(port, "GET", "/chat.js").answer().header("Content-Type") == "text/javascript"
+    own = Call(port, "GET", "/ai/").answer()
+    assert own.status == 200 and b"widget.js" in own.body
+    assert "script-src 'self'" in own.header("Content-Security-Policy"), "the program's own"
+    assert Call(port, "GET", "/ai/widget.js").answer().header("Content-Type").startswith("text/javascript")
     answer = Call(port, "POST", "/ai/v1/chat/completions",
                   b'{"stream": true, "messages": [{"role": "user", "content": "x"}]}',
                   [("Content-Type", "application/json")]).answer()
