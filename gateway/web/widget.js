@@ -89,18 +89,11 @@ button{min-height:2.75rem;padding:.25rem 1.25rem}
 :disabled{opacity:.5}
 `;
 
-let host = document.querySelector(told.target || '[data-pennygate]');
-if (!host) script.after(host = make('div'));
-const root = host.attachShadow({ mode: 'open' });
-const sheet = new CSSStyleSheet();
-sheet.replaceSync(STYLE);
-root.adoptedStyleSheets = [sheet];
-
 const title = told.title ?? text.title;
 // Only what has ended is in the log, so that it is read out as a whole and not in pieces.
 const log = make('div', { role: 'log', 'aria-live': 'polite' });
 const talk = make('div', { class: 'talk', role: 'group', 'aria-label': text.talk, tabindex: 0,
-  hidden: '' }, log);
+  lang: told.lang || document.documentElement.lang, hidden: '' }, log);
 const note = make('p', { role: 'status', dir: 'auto' });
 const timer = make('p', { role: 'timer', dir: 'auto' });
 const retry = make('button', { type: 'button', hidden: '' }, text.retry);
@@ -116,6 +109,14 @@ const form = make('form', { hidden: '' }, make('label', { for: 'box' }, text.lab
 const all = make('section', { class: 'box ' + (told.theme || ''), dir: told.dir || '',
   lang: told.lang || 'en', 'aria-label': title || text.label },
 title && make('h2', { dir: 'auto' }, title), talk, note, timer, retry, slot, form);
+const sheet = new CSSStyleSheet();
+sheet.replaceSync(STYLE);
+
+// From here on the page's own text is seen through the slot alone: what can fail has been done.
+let host = document.querySelector(told.target || '[data-pennygate]');
+if (!host) script.after(host = make('div'));
+const root = host.attachShadow({ mode: 'open' });
+root.adoptedStyleSheets = [sheet];
 root.append(all);
 
 // ---- how things stand ----
@@ -144,8 +145,10 @@ function show() {
   count.textContent = points(box.value) + '/' + most;
   count.className = over ? 'over' : '';
   box.ariaInvalid = over;
-  if (over) say(text.over);
-  else if (note.textContent === text.over) say('');
+  if (!running && !blocked) {
+    if (over) say(text.over);
+    else if (note.textContent === text.over) say('');
+  }
   send.disabled = running || blocked || over || !box.value.trim();
   stop.hidden = !running;
   retry.hidden = !blocked;

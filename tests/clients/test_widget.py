@@ -287,6 +287,22 @@ def test_without_an_answer_of_the_server_there_is_the_sites_text(show, page, mod
     assert widget.fallback and widget.retry.is_displayed()
 
 
+@pytest.mark.parametrize("data", [{"strings": "{'send': 'Senden'}"}, {"target": "form"}], ids=["its words", "its place"])
+def test_a_widget_that_cannot_start_leaves_the_sites_text(page, browser, data):
+    """Words that are no JSON; a place that can have no shadow tree."""
+    server = page()
+    text = document(body=f'<form id="ask"><p>{FALLBACK}</p></form>', **data)
+    browser.get(f"http://127.0.0.1:{server.port}/{server.put_page(text)}")
+    until(lambda: browser.execute_script("return seen.length"), 5, "its error")
+    assert browser.find_element("css selector", "#ask p").is_displayed()
+
+
+def test_callers_without_a_key_hear_of_it(show, page, model):
+    widget = show(page(options={"require": "key"}), ready=False)
+    until(lambda: "sign in or hold a key" in widget.note, 10, "the reason")
+    assert widget.fallback and widget.wait == "" and not widget.box.is_displayed()
+
+
 # ---- hostile answers ----
 
 HOSTILE = {
@@ -546,7 +562,9 @@ def test_axe_finds_nothing(show, page, model, look):
     assert widget.axe() == [], "while it writes"
     widget.ended()
     until(lambda: widget.wait, 10, "the refusal")
+    reason = widget.note
     set_text(widget, "x" * 100)
+    assert widget.count == "100/99" and widget.note == reason, "that comes first"
     assert widget.axe() == [], "when all is used"
 
 

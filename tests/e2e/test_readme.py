@@ -44,6 +44,19 @@ def test_a_command_is_understood(site, command):
     assert place.run(*command.split())
 
 
+def test_the_widget_is_as_described():
+    """All that it is told by attributes, and all its words; and its weight."""
+    source = (ROOT / "gateway/web/widget.js").read_text(encoding="utf-8")
+    section = re.search(r"^## The widget\n.*?^## ", TEXT, re.M | re.S)[0]
+    told = set(re.findall(r"\btold\.(\w+)|'(\w+)' in told", source))
+    rows = re.findall(r"^\| (`data-.*?) \|", section, re.M)
+    assert {"data-" + (a or b) for a, b in told} == set(re.findall(r"`([a-z-]+)`", " ".join(rows)))
+    words = re.search(r"^const text = \{\n(.*?)^\};", source, re.M | re.S)[1]
+    names = re.search(r"The names of `data-strings` are (.*?), at the beginning", section, re.S)[1]
+    assert re.findall(r"^  ([a-z]+):", words, re.M) == re.findall(r"`(\w+)`", names)
+    assert (ROOT / "build/web/widget.js").stat().st_size < 12000
+
+
 def test_check_says_what_is_quoted(site):
     place = fill(site(init=False), "pennygate.conf")
     place.init()
