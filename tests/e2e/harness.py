@@ -9,6 +9,7 @@ import json
 import os
 import pathlib
 import pwd
+import random
 import shutil
 import signal
 import socket
@@ -24,6 +25,7 @@ CHAT = "/v1/chat/completions"
 MOUNT = "/ai"
 MODES = ("spawned", "external", "cgi")
 SANITIZED = b"__asan_init" in BUILT.read_bytes() if BUILT.exists() else False
+PATIENCE = 5 if SANITIZED else 1  # how many times as long everything may take
 
 # As root everything that faces the web runs as this user, so that file modes count for the
 # program as they would on a real host.
@@ -32,14 +34,26 @@ GROUP = "nogroup" if os.geteuid() == 0 else None
 
 
 def until(condition, seconds=10, what="a condition"):
-    """What `condition` returns as soon as that is true; fails after so many seconds."""
-    deadline = time.monotonic() + seconds
+    """What `condition` returns as soon as that is true; fails if it is not after so many seconds. It
+    is asked once more then: on a loaded machine the asking itself can take them all."""
+    deadline = time.monotonic() + seconds * PATIENCE
     while True:
+        last = time.monotonic() >= deadline
         value = condition()
         if value:
             return value
-        assert time.monotonic() < deadline, f"{what} did not come true within {seconds} s"
+        assert not last, f"{what} did not come true within {seconds} s"
         time.sleep(0.005)  # poll
+
+
+class Timer:
+    """The time since it was made: `within` so many seconds, which the sanitizers multiply."""
+
+    def __init__(self):
+        self.begun = time.monotonic()
+
+    def within(self, seconds):
+        return time.monotonic() - self.begun < seconds * PATIENCE
 
 
 def alive(pid):
@@ -66,9 +80,11 @@ def children(pid):
 
 
 def free_port():
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
+    """Below those from which connections go out: one of these could take it before it is listened on."""
+    while True:
+        with contextlib.suppress(OSError), socket.socket() as probe:
+            probe.bind(("127.0.0.1", random.randrange(10000, 32000)))
+            return probe.getsockname()[1]
 
 
 def accepts(port):
@@ -516,6 +532,10 @@ $REQUEST_HEADER["Authorization"] =~ "^Basic " {{
 
     def log(self):
         return self.log_path.read_text(errors="replace")
+
+    def at_rest(self):
+        """Waits until no CGI process works on after its answer."""
+        until(lambda: self.mode != "cgi" or not self.gateways(), 10, "the end of the CGI processes")
 
     def gateways(self):
         """The process ids of pennygate, also of one that runs under another command."""

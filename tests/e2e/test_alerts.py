@@ -13,7 +13,7 @@ import time
 
 import pytest
 
-from harness import ROOT, limit, until
+from harness import ROOT, Timer, limit, until
 
 SHIM = ROOT / "build/clock-shim.so"
 TOKEN = "hook-secret-0123456789"
@@ -202,7 +202,7 @@ def test_a_hook_that_hangs_delays_nobody(told, hook):
     hook.hang = True
     assert all(server.chat().status == 200 for _ in range(4))
     until(lambda: len(hook.tries) == 1, 10, "the try that hangs")
-    begun = time.monotonic()
+    timer = Timer()
     assert server.chat().status == 200
     assert server.chat().code == "site_limit"
     place.limits["site-day"]["max"] = 6
@@ -210,11 +210,11 @@ def test_a_hook_that_hangs_delays_nobody(told, hook):
     assert server.chat().status == 200
     place.run("pause")
     assert server.chat().code == "paused"
-    assert time.monotonic() - begun < 5
-    begun = time.monotonic()
+    assert timer.within(5)
+    timer = Timer()
     server.gateway.terminate()
-    assert server.gateway.wait(10) == 0
-    assert time.monotonic() - begun < 5
+    assert server.gateway.wait(30) == 0
+    assert timer.within(5)
     assert "did not let go" not in server.log()
     hook.hang = False
     hook.release.set()
@@ -301,9 +301,9 @@ def test_maintain_ends_although_the_hook_hangs(told, hook):
     server = place.start("cgi")
     assert server.chat().status == 200
     hook.hang = True
-    begun = time.monotonic()
+    timer = Timer()
     place.run("maintain")
-    assert time.monotonic() - begun < 6
+    assert timer.within(6)
     assert len(hook.tries) == 1
 
 

@@ -3,11 +3,10 @@ nobody waits for a process that does not move."""
 import os
 import pathlib
 import signal
-import time
 
 import pytest
 
-from harness import alive, children, limit, until
+from harness import PATIENCE, Timer, alive, children, limit, until
 
 BARE = {"overhead-per-call": 0, "overhead-per-message": 0}
 LIMITS = {"visitor-at-once": limit("address", "concurrent", None, 1),
@@ -71,18 +70,18 @@ def test_f54_a_stopped_writer_does_not_hold_up_the_others(site, model):
                                "inject=fdatasync:delay_enter=60000000:when=1+"])
     other = place.start()
     assert other.chat(source="127.0.0.31").status == 200
-    begun = time.monotonic()
+    timer = Timer()
     stuck = slow.begin(source="127.0.0.32")  # its commit now takes a minute
     assert stuck.head() == 503, "the process's own callers hear busy too"
     answer = stuck.answer()
-    assert answer.code == "busy" and time.monotonic() - begun < 3.5
-    begun = time.monotonic()
+    assert answer.code == "busy" and timer.within(3.5)
+    timer = Timer()
     answer = other.chat(source="127.0.0.33")
     assert (answer.status, answer.code) == (503, "busy")
-    assert time.monotonic() - begun < 3.5
-    begun = time.monotonic()
+    assert timer.within(3.5)
+    timer = Timer()
     assert other.chat(source="127.0.0.31").code == "address_limit"
-    assert time.monotonic() - begun < 1
+    assert timer.within(1)
     assert model.count == 1
     for pid in slow.gateways() + children(slow.process.pid):  # strace, too: it holds its dead
         os.kill(pid, signal.SIGKILL)
@@ -96,9 +95,9 @@ def test_f54_a_process_stopped_by_a_signal(site, model):
     calls = [stopped.begin(source=f"127.0.3.{n}") for n in range(1, 9)]
     for pid in stopped.gateways():
         os.kill(pid, signal.SIGSTOP)
-    begun = time.monotonic()
+    timer = Timer()
     answer = other.chat()
-    assert answer.status in (200, 503) and time.monotonic() - begun < 3.5
+    assert answer.status in (200, 503) and timer.within(3.5)
     for pid in stopped.gateways():
         os.kill(pid, signal.SIGCONT)
     statuses = [call.answer().status for call in calls]
@@ -116,7 +115,7 @@ def test_sigterm_lets_streams_end_and_leaves_within_its_bound(site, model):
     server.gateway.terminate()
     rest = b"".join(data for _, data in ends.pieces())
     assert b"[DONE]" in rest, "a stream that ends in time is not cut"
-    assert server.gateway.wait(5) == 0
+    assert server.gateway.wait(5 * PATIENCE) == 0
 
 
 def test_sigterm_cuts_what_does_not_end(site, model):
@@ -125,12 +124,12 @@ def test_sigterm_cuts_what_does_not_end(site, model):
     model.set(chunks=1000, gap_ms=100)
     call = server.begin(stream=True)
     call.wait_for(b'"content":"')
-    begun = time.monotonic()
+    timer = Timer()
     server.gateway.terminate()
     rest = b"".join(data for _, data in call.pieces())
     assert b'"error"' in rest and b"[DONE]" not in rest
-    assert server.gateway.wait(5) == 0
-    assert time.monotonic() - begun < 4
+    assert server.gateway.wait(5 * PATIENCE) == 0
+    assert timer.within(4)
     assert place.used("site-day") == 1
     assert place.day()["unknown"] == 1, "the settle of a cut stream is committed before the end"
 
@@ -194,14 +193,14 @@ def test_f54_a_process_that_stops_inside_its_transaction(site, model):
     seen = []
     until(stopped, 5, "the stop")
     for _ in range(2):
-        begun = time.monotonic()
+        timer = Timer()
         answer = other.chat(source="127.0.0.33")
         assert (answer.status, answer.code) == (503, "busy")
-        assert 1 <= int(answer.header("Retry-After")) and time.monotonic() - begun < 3.5
-    begun = time.monotonic()
+        assert 1 <= int(answer.header("Retry-After")) and timer.within(3.5)
+    timer = Timer()
     assert other.chat(source="127.0.0.31").code == "address_limit"
     assert place.used("site-day") == 1 and place.stats_of("open_streams") == 0, "the owner can look, too"
-    assert time.monotonic() - begun < 2
+    assert timer.within(2)
     assert model.count == 1
     for pid in slow.gateways():
         os.kill(pid, signal.SIGCONT)

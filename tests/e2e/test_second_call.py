@@ -8,7 +8,7 @@ import time
 
 import pytest
 
-from harness import limit, until
+from harness import PATIENCE, Timer, limit, until
 from upstream import certificate, plain
 
 BARE = {"overhead-per-call": 0, "overhead-per-message": 0, "max-output-tokens": 40, "breaker-after": 2,
@@ -157,10 +157,11 @@ def test_f13_the_total_timeout_bounds_both(start, upstream):
 
     api = upstream(BUSY, hang)
     hang.ended = api.ended
-    begun = time.monotonic()
-    answer = start(api.url, **{"total-timeout": "3s"}).chat(ASK)
+    server = start(api.url, **{"total-timeout": "3s"})
+    timer = Timer()
+    answer = server.chat(ASK)
     assert answer.code == "upstream_timeout" and answer.header("x-should-retry") == "false"
-    assert 2.5 < time.monotonic() - begun < 4
+    assert timer.within(4) and answer.pieces[-1][0] > 2.5
     assert api.count == 2
 
 
@@ -180,7 +181,7 @@ def test_a_stop_does_not_wait_for_a_second_call(start, upstream):
     call = server.begin(ASK)
     until(lambda: api.count == 1, 10, "the first request")
     server.gateway.terminate()
-    assert server.gateway.wait(5) == 0
+    assert server.gateway.wait(5 * PATIENCE) == 0
     with contextlib.suppress(ConnectionError):
         call.answer()
     assert "did not end in time" not in server.log()
@@ -330,10 +331,10 @@ def test_f13_the_fallback_is_bounded_by_the_first_ones_time(start, upstream):
 
     api, other = both(upstream, status(b"404 Not Found"), other=(hang,))
     hang.ended = other.ended
-    begun = time.monotonic()
     server = start(api.url, **{"total-timeout": "2s"}, **fallback(other, **{"total-timeout": "1m"}))
+    timer = Timer()
     assert server.chat(ASK).code == "upstream_timeout"
-    assert time.monotonic() - begun < 4
+    assert timer.within(4)
 
 
 def test_f13_no_fallback_for_a_caller_who_has_left(start, upstream):
