@@ -99,6 +99,7 @@ def test_the_owner_needs_no_key(owned, model):
 def test_the_secret_shows_nowhere(owned, model):
     server = owned()
     answer = server.chat(headers=[*HEADER, ("X-Other", "1")])
+    server.stop()  # so that every line is in the log
     for text in (str(answer.headers), answer.body.decode(), str(model.stats()["last"]), server.log()):
         assert SECRET not in text
     assert SECRET.encode() not in server.site.data_file.read_bytes()

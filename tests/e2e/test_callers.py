@@ -218,6 +218,7 @@ def test_f41_the_cookie_is_not_for_the_model(gate, model):
     cookie, _ = cookie_of(server.chat())
     assert server.chat(headers=cookie).status == 200
     assert "pennygate_" not in str(model.stats()["last"])
+    server.stop()  # so that every line is in the log
     assert cookie[0][1] not in server.log()
 
 
@@ -314,6 +315,7 @@ def test_a_key_counts_for_itself_and_can_be_revoked(site, model, mode, required)
     place.run("keys", "revoke", "bob")
     assert server.chat(headers=bearer(bob)).code == "unauthorized"
     assert server.chat(headers=bearer(ann[:-1])).code == "unauthorized"
+    server.stop()  # so that every line is in the log
     for token in (ann, bob):
         assert token not in server.log() and token.encode() not in place.data_file.read_bytes()
         assert token not in str(model.stats()["last"])

@@ -38,7 +38,7 @@ def test_a_streamed_answer_arrives_as_it_is_made(gate, model, mode):
     gaps = [later - sooner for sooner, later in zip(with_text, with_text[1:])]
     assert len(with_text) >= 7, "several chunks arrived as one"
     assert with_text[-1] - with_text[0] > 0.5, "the stream was held back"
-    assert max(gaps) < 0.4, gaps
+    assert 0.05 < sorted(gaps)[len(gaps) // 2] < 0.15, gaps  # one alone can be late by chance
 
 
 def test_a_stream_has_the_shape_that_clients_know(gate):
@@ -78,7 +78,7 @@ def test_nothing_of_the_upstream_shows(gate, model):
     for answer in (server.chat(), server.chat(stream=True), server.get("/v1/models"),
                    server.chat("x" * 100000)):
         seen = answer.body + repr(answer.headers).encode()
-        for secret in (b"practice", b"sk-", str(model.port).encode(), b"price"):
+        for secret in (b"practice", b"sk-", f":{model.port}".encode(), b"price"):
             assert secret not in seen
 
 
@@ -186,6 +186,8 @@ def test_f47_the_upstreams_error_text_reaches_nobody(gate, model):
     model.set(reset=True, error_in_200="middle", gap_ms=0)
     stream = other.chat(stream=True)
     assert "[DONE]" not in stream.events() and b"practice error" not in stream.body
+    for one in (server, other):
+        one.stop()  # so that every line is in the log
     for text in (answer.body.decode(), stream.body.decode(), server.log(), other.log()):
         assert "sk-" not in text and "Incorrect" not in text and "practice error" not in text
 

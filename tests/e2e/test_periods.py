@@ -90,6 +90,7 @@ def test_nothing_of_a_caller_is_in_the_store_or_the_log(site, model, settings):
     assert fastcgi(place, body={"messages": [{"role": "user", "content": WORDS * 200}]}, address=ADDRESS).status == 400
     until(lambda: place.stats_of("open_streams") == 0, 5, "the end of the streams")
     place.run("maintain")
+    server.stop()  # so that every line is in the log
     held, log = everything(place), server.log().encode()
     raw = socket.inet_pton(socket.AF_INET6, ADDRESS)
     for secret in (ADDRESS.encode(), ADDRESS[:19].encode(), raw[:8], raw, b"zebra", b"elephants", b"sk-practice",

@@ -7,6 +7,7 @@ import pytest
 
 import storefile
 from examples import account, cookie, shipped  # noqa: F401: a fixture
+from harness import until
 from test_periods import everything
 
 NAME, FIRST, SECOND = "alice-in-wonderland", "127.77.88.99", "127.77.88.98"
@@ -27,6 +28,7 @@ def visited(shipped, model):  # noqa: F811
     assert [one.status for one in answers] == [200] * 4
     place.settled()
     place.run("maintain")
+    until(lambda: server.log().count("subject=") == len(answers), 5, "the lines")
     return place, server, answers
 
 

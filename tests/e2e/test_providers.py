@@ -290,6 +290,7 @@ def test_f27_an_end_without_a_word_is_an_empty_answer(site, upstream, provider, 
 def test_f47_the_key_comes_back_nowhere(site, upstream, where, script, stream):
     server = site(demo={"url": upstream(script).url, "provider": "anthropic"}).start("external")
     answer = server.chat(stream=stream)
+    server.stop()  # so that every line is in the log
     seen = answer.body.decode() + repr(answer.headers) + answer.reason + server.log()
     assert not re.search("sk-practice|0123456789", seen), where
 
