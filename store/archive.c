@@ -186,7 +186,7 @@ static enum error sync_directory(const struct archive *a)
 
 static enum error wipe_file(const char *path)
 {
-    static const char zeros[WIPE_BYTES];
+    static char zeros[WIPE_BYTES]; /* not const, or they would all be in the program's file */
     int fd = open(path, O_WRONLY | O_NOFOLLOW | O_CLOEXEC);
     struct stat st;
     bool ok = fd >= 0 && fstat(fd, &st) == 0;
