@@ -10,6 +10,7 @@ import time
 import pytest
 
 from harness import MODES, MOUNT, Server, accepts, free_port, until
+from upstream import certificate
 
 JSON = [("Content-Type", "application/json")]
 SELF_TEST = "/v1/self-test"
@@ -70,10 +71,11 @@ proxy.server = ("" => (("host" => "127.0.0.1", "port" => {server.port})))
 
 
 class Relay:
-    """Passes bytes on to another server, and says nothing of for whom."""
+    """Passes bytes on to another server, and says nothing of for whom. `tls`, a server-side context:
+    callers speak TLS with it."""
 
-    def __init__(self, server):
-        self.site, self.target = server.site, server.port
+    def __init__(self, server, tls=None):
+        self.site, self.target, self.tls = server.site, server.port, tls
         self.listening = socket.create_server(("127.0.0.1", 0))
         self.port = self.listening.getsockname()[1]
         threading.Thread(target=self.accept, daemon=True).start()
@@ -82,9 +84,17 @@ class Relay:
         with contextlib.suppress(OSError):
             while True:
                 one = self.listening.accept()[0]
+                if self.tls and not (one := self.shake_hands(one)):
+                    continue
                 other = socket.create_connection(("127.0.0.1", self.target))
                 for ends in ((one, other), (other, one)):
                     threading.Thread(target=self.copy, args=ends, daemon=True).start()
+
+    def shake_hands(self, one):
+        """None if the caller does not believe us."""
+        with contextlib.suppress(OSError):
+            return self.tls.wrap_socket(one, server_side=True)
+        return None
 
     @staticmethod
     def copy(one, other):
@@ -228,6 +238,24 @@ def test_nobody_is_there(site):
     done = through(site(), f"http://127.0.0.1:{free_port()}/ai")
     assert done.returncode == 1
     assert "no answer from there: Couldn't connect to server" in done.stdout
+
+
+def test_a_certificate_that_nobody_vouches_for(site):
+    """Said as it is, without a word of what is behind it; browsers would not go there either."""
+    server = site().start()
+    _, context = certificate(server.directory, "self-signed")
+    with Relay(server, context) as relay:
+        done = through(server.site, f"https://127.0.0.1:{relay.port}{MOUNT}")
+    assert done.returncode == 1 and not done.stderr
+    said = " ".join(done.stdout.split())
+    assert "FAULT no answer from there: SSL peer certificate or SSH remote key was not OK" in said, said
+    assert said.endswith("1 fault"), said
+
+
+def test_https_where_there_is_none(site):
+    server = site().start()
+    done = through(server.site, f"https://127.0.0.1:{server.port}{MOUNT}")
+    assert done.returncode == 1 and "FAULT no answer from there: SSL connect error" in " ".join(done.stdout.split())
 
 
 def test_a_server_that_sends_callers_elsewhere(site):
