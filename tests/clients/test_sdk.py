@@ -128,6 +128,29 @@ def test_f51_a_long_wait_is_not_tried_again(site, client, model):
 
 
 @pytest.mark.parametrize("stream", [False, True], ids=["plain", "streamed"])
+def test_f51_a_503_for_long_is_not_tried_again(gate, client, model, stream):
+    """The API has no quota left for two minutes: the client hears it at once, once."""
+    model.set(status=429, retry_after=120)
+    server = gate()
+    error = client.ask(server, body={"stream": stream}, maxRetries=2)["error"]
+    assert (error["class"], error["status"], error["code"]) == ("InternalServerError", 503, "upstream_refused")
+    assert answered(server, 1) and model.count == 1
+    error = client.ask(server, body={"stream": stream}, maxRetries=2)["error"]
+    assert (error["status"], error["code"]) == (503, "upstream_paused")
+    assert answered(server, 2) and model.count == 1, "nor while the gateway gives the API a rest"
+
+
+@pytest.mark.parametrize("stream", [False, True], ids=["plain", "streamed"])
+def test_a_body_that_is_too_large_is_sent_once(gate, client, model, stream):
+    server = gate()
+    body = {"messages": [{"role": "user", "content": "x" * 70000}], "stream": stream}
+    error = client.ask(server, body=body, maxRetries=2)["error"]
+    assert (error["class"], error["status"], error["code"]) == ("APIError", 413, "body_too_large")
+    assert error["message"] and "undefined" not in error["message"]
+    assert answered(server, 1) and model.stats()["started"] == 0
+
+
+@pytest.mark.parametrize("stream", [False, True], ids=["plain", "streamed"])
 @pytest.mark.parametrize("why", ["the model fails", "the model is silent"])
 def test_f51_what_may_have_been_billed_is_asked_once(site, client, model, why, stream):
     """502 and 504: the client asks again by itself, twice, unless it is told not to."""
