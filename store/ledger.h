@@ -409,7 +409,9 @@ struct ledger_told {
     char name[LIMIT_NAME_MAX];
     unsigned percent;
     int64_t time_s; /* wall clock */
-    enum told told; /* TOLD_HERE: nobody was there to deliver it */
+    /* TOLD_HERE: nobody was there to deliver it; TOLD_GIVEN_UP: not taken for three days, or too
+     * many waited already */
+    enum told told;
 };
 enum error ledger_told(struct ledger *l, struct ledger_told out[TOLD_MAX], unsigned *n);
 
