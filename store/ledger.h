@@ -56,8 +56,8 @@ enum error ledger_look(const char *store);
 /*
  * Opens what is there, or says why not: ERROR_STORE_*, ERROR_PERIODS, ERROR_RUN_MISSING,
  * ERROR_OWNER, ERROR_CLOCK. Walks the store once per boot, in a forked child: call before
- * threads. With `adopt` a store older than the mark in the run directory is accepted and the
- * mark rewritten.
+ * threads, other than one that holds no lock or memory. With `adopt` a store older than the mark
+ * in the run directory is accepted and the mark rewritten.
  */
 enum error ledger_open(const struct ledger_options *o, bool adopt, struct ledger **out);
 
