@@ -68,6 +68,16 @@ def test_axe_finds_nothing(shown, browser):
     assert shown.axe() == []
 
 
+def test_without_javascript_the_own_page_says_so(site, browser):
+    server = site().start()
+    browser.execute_cdp_cmd("Emulation.setScriptExecutionDisabled", {"value": True})
+    try:
+        browser.get(f"http://127.0.0.1:{server.port}{MOUNT}/")
+        assert "needs JavaScript" in browser.find_element("css selector", "main").text
+    finally:
+        browser.execute_cdp_cmd("Emulation.setScriptExecutionDisabled", {"value": False})
+
+
 def test_a_paused_site_shows_the_pages_own_text(site, browser, model):
     server = Example(site(), "spawned")
     server.site.run("pause")
