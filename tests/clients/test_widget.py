@@ -6,6 +6,7 @@ import pytest
 from selenium.webdriver import ActionChains, Keys
 
 from harness import MOUNT, ROOT, limit, until
+from standin import STATUS, StandIn, event
 from widget import AXE, FALLBACK, Widget, WidgetPage, document, strings
 
 SLOW = {"chunks": 600, "gap_ms": 100}
@@ -32,6 +33,13 @@ def show(page, browser):
     yield open_page
     if shown:
         assert shown[-1].faults() == []
+
+
+@pytest.fixture
+def standin(browser):
+    made = StandIn()
+    yield made
+    made.stop()
 
 
 # ---- an answer ----
@@ -63,12 +71,60 @@ def test_what_was_said_goes_along(show, model):
     assert [one["role"] for one in model.last["messages"]] == ["user", "assistant", "user"]
 
 
-@pytest.mark.parametrize("how", ["line_ending", "comments", "split", "multi_line_data"])
-def test_a_stream_in_any_form(show, model, how):
-    model.set(gap_ms=0, **{how: {"line_ending": "crlf", "split": 1}.get(how, True)})
-    widget = show()
+FORMS = {
+    "as it is": lambda text: text,
+    "with carriage returns": lambda text: text.replace("\n", "\r\n"),
+    "without blanks": lambda text: text.replace("data: ", "data:"),
+    "with comments": lambda text: ":\n\n" + text.replace("data", ": {still here}\nevent: x\nid: 1\ndata"),
+    "with chunks of nothing": lambda text: 'data: {"choices":[]}\n\ndata: {}\n\n' + text +
+                              'data: {"choices":[{"delta":{}}],"usage":{}}\n\n',
+}
+
+
+@pytest.mark.parametrize("split", [1, 7, None])
+@pytest.mark.parametrize("form", FORMS)
+def test_a_stream_in_any_form(show, standin, form, split):
+    standin.says(FORMS[form](event("Salt 🐟") + event(" é漢.", "stop")) + "data: [DONE]\n\n", split)
+    widget = show(standin, path="/page.html")
     widget.ask()
-    assert widget.ended().endswith("gathered.")
+    until(lambda: widget.answer == "Salt 🐟 é漢." and not widget.busy, 10, "the answer")
+    assert widget.note == ""
+
+
+BROKEN = {
+    "no end": event("Salt"),
+    "no JSON": event("Salt") + "data: {oops\n\n",
+    "another type": event("Salt") + "data: 7\n\ndata: null\n\n",
+}
+
+
+@pytest.mark.parametrize("name", BROKEN)
+def test_a_broken_stream_is_told_and_left(show, standin, name):
+    """What is not read on must not be paid for: the connection is closed."""
+    standin.says(BROKEN[name], holds=name != "no end")
+    widget = show(standin, path="/page.html")
+    widget.ask()
+    until(lambda: widget.note == "The answer broke off.", 10, "the reason")
+    assert widget.answer == "Salt" and not widget.busy
+    until(lambda: standin.left == standin.holds, 10, "the end of the call")
+
+
+def test_the_reader_stays_where_the_reader_is(show, browser, standin):
+    """At the end as it grows, unless one has scrolled back."""
+    standin.says(event("line\n\n" * 100) + "data: [DONE]\n\n")
+    widget = show(standin, path="/page.html")
+    widget.ask()
+    widget.ended()
+    where = "const talk = arguments[0]; return talk.scrollHeight - talk.scrollTop - talk.clientHeight"
+    talk = widget.one(".talk")
+    assert abs(browser.execute_script(where, talk)) < 2
+    standin.says(event("more\n\n" * 100), holds=True)
+    widget.ask()
+    until(lambda: len(widget.answers) == 2, 10, "the second one")
+    browser.execute_script("arguments[0].scrollTop = 100", talk)
+    widget.stop.click()
+    widget.ended()
+    assert browser.execute_script("return arguments[0].scrollTop", talk) == 100
 
 
 @pytest.mark.parametrize("finish, words", [("length", "greatest length"), ("content_filter", "filter")])
@@ -479,6 +535,21 @@ def test_blanks_are_no_question(show, model):
     assert not widget.send.is_enabled()
     widget.box.send_keys(Keys.ENTER)
     assert model.count == 0 and not widget.all(".said")
+
+
+@pytest.mark.parametrize("bound, most", [("max_history", 4), ("max_input_chars", 40)])
+def test_no_more_is_sent_than_is_taken(show, standin, bound, most):
+    standin.says(event("twelve chars") + "data: [DONE]\n\n")
+    standin.status = {**STATUS, "input": {**STATUS["input"], bound: most}}
+    widget = show(standin, path="/page.html")
+    for n in range(4):
+        widget.ask(f"a {n}")
+        until(lambda n=n: len(widget.answers) == n + 1 and not widget.busy, 10, "an answer")
+    sent = [[one["content"] for one in body["messages"]] for body in standin.bodies]
+    kept = {"max_history": 1, "max_input_chars": 2}[bound]
+    assert sent[3] == [text for n in range(3 - kept, 3) for text in (f"a {n}", "twelve chars")] + ["a 3"]
+    assert sent[1] == ["a 0", "twelve chars", "a 1"]
+    assert all(body["stream"] is True and set(body) == {"messages", "stream"} for body in standin.bodies)
 
 
 def test_the_oldest_goes_first(show, page, model):
