@@ -49,6 +49,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
             for piece in self.server.pieces:
                 self.wfile.write(piece)
                 self.wfile.flush()
+                self.server.gone.wait(0.01)  # or the browser takes several for one
             if self.server.holds:
                 self.rfile.read(1)  # until the client has left
                 self.server.left += 1
@@ -61,6 +62,7 @@ class StandIn(http.server.ThreadingHTTPServer):
         super().__init__(("127.0.0.1", 0), Handler)
         self.port = self.server_port
         self.status, self.pieces, self.holds, self.bodies, self.left = STATUS, [], False, [], 0
+        self.gone = threading.Event()
         threading.Thread(target=self.serve_forever, daemon=True).start()
 
     def says(self, text, split=None, holds=False):
@@ -71,5 +73,6 @@ class StandIn(http.server.ThreadingHTTPServer):
         self.holds = holds
 
     def stop(self):
+        self.gone.set()
         self.shutdown()
         self.server_close()
