@@ -12,7 +12,8 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 SPEC = importlib.util.spec_from_file_location("e2e_fixtures", ROOT / "tests/e2e/conftest.py")
 FIXTURES = importlib.util.module_from_spec(SPEC)
 SPEC.loader.exec_module(FIXTURES)  # makes `harness` importable too
-practice, model, site, gate, mode = (getattr(FIXTURES, name) for name in ("practice", "model", "site", "gate", "mode"))
+practice, model, site, gate, mode, within_a_day = (
+    getattr(FIXTURES, name) for name in ("practice", "model", "site", "gate", "mode", "within_a_day"))
 pytest_configure = FIXTURES.pytest_configure
 HERE = ROOT / "tests/clients"
 INSTALLED = ROOT / "build/sdk"

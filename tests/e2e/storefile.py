@@ -35,9 +35,17 @@ def _walk(data, size, number):
             yield key, data[begin:begin + (low | high << 16)]
 
 
+def _content(path):
+    """Of a file that a running process may be writing at this moment: what two reads agree on."""
+    before, now = None, path.read_bytes()
+    while now != before:
+        before, now = now, path.read_bytes()
+    return now
+
+
 def rows(place):
     """All rows that are there now: (key, value) in the order of keys."""
-    data = place.data_file.read_bytes()
+    data = _content(place.data_file)
     _, _, size = _meta(data, 0)
     _, root, _ = max(_meta(data, 0), _meta(data, size))
     return list(_walk(data, size, root)) if root < 2**64 - 1 else []

@@ -212,7 +212,8 @@ CALLERS_OWN = ("Proxy", "Http-Proxy", "All-Proxy", "HTTP_PROXY")
 
 
 @pytest.mark.parametrize("secure", [False, True], ids=["http", "https"])
-def test_f48_no_proxy_of_the_environment_or_of_a_caller_is_used(site, upstream, hook, proxy, mode, secure):  # noqa: F811
+def test_f48_no_proxy_of_the_environment_or_of_a_caller_is_used(  # noqa: F811: of hook
+        site, upstream, hook, proxy, mode, secure):
     """Not for the model's calls, not for alerts, not for check --through: each goes where the
     configuration says, and the key with it."""
     place = site(limits={"site-day": limit("everyone", "calls", "day", 4)}, init=False)

@@ -67,7 +67,7 @@ def test_what_is_no_code_is_left_out(site, model, body):
     line = told(server)
     assert re.search(r" 401( some_type)?:", line), line
     assert not any(KEY[i:i + 4] in line for i in range(len(KEY) - 3))
-    server.stop()  # so that every line is in the log: of the others some have hashes, which have four letters by chance
+    server.stop()  # so that every line is in the log: others have hashes, and those four letters by chance
     assert not any(KEY[i:i + 8] in server.log() for i in range(len(KEY) - 7))
     assert "aaaa" not in line and "okok" not in line
 
