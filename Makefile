@@ -40,7 +40,7 @@ HARDEN  := -U_FORTIFY_SOURCE -D_FORTIFY_SOURCE=3 -fstack-protector-strong \
 	$(call try,-fstack-clash-protection) $(call try,-ftrivial-auto-var-init=zero)
 
 # Without unwind tables: nothing unwinds at run time, and they would be a seventh of the file.
-flags-release := -Os -fno-asynchronous-unwind-tables -fno-unwind-tables $(HARDEN)
+flags-release := $(or $(call try,-Oz),-Os) -fno-asynchronous-unwind-tables -fno-unwind-tables $(HARDEN)
 flags-clang   := -O2 $(HARDEN)
 flags-asan    := -O1 -fno-omit-frame-pointer -fsanitize=address,undefined \
 	-fno-sanitize-recover=undefined
