@@ -192,7 +192,7 @@ async function check() {
   try {
     const response = await fetch(endpoint + 'status', { credentials, cache: 'no-store',
       signal: AbortSignal.timeout(15000) });
-    if (!response.ok) return refuse(await refusal(response));
+    if (!response.ok) return refuse({ ...await refusal(response), status: 0 });
     const answer = await response.json();
     caps = answer.input;
     showLeft(Math.min(...answer.limits.map((limit) => limit.remaining)));

@@ -37,7 +37,9 @@ class Handler(http.server.BaseHTTPRequestHandler):
             MOUNT + "/status": ("application/json", lambda: json.dumps(self.server.status)),
         }
         kind, text = files.get(self.path, ("text/plain", None))
-        if text:
+        if self.server.broken and self.path == MOUNT + "/status":
+            self.answer("text/html", "<h1>Bad Gateway</h1>", 502)
+        elif text:
             self.answer(kind, text())
         else:
             self.answer(kind, "", 404)
@@ -61,6 +63,7 @@ class StandIn(http.server.ThreadingHTTPServer):
     def __init__(self):
         super().__init__(("127.0.0.1", 0), Handler)
         self.port = self.server_port
+        self.broken = False
         self.status, self.pieces, self.holds, self.bodies, self.left = STATUS, [], False, [], 0
         self.gone = threading.Event()
         threading.Thread(target=self.serve_forever, daemon=True).start()

@@ -343,6 +343,17 @@ def test_without_an_answer_of_the_server_there_is_the_sites_text(show, page, mod
     assert widget.fallback and widget.retry.is_displayed()
 
 
+def test_a_gateway_that_is_not_there_yet(show, standin):
+    """The web server's 502 in place of how things stand: one can try again."""
+    standin.broken = True
+    widget = show(standin, path="/page.html", ready=False)
+    until(lambda: "at the moment" in widget.note, 10, "the reason")
+    assert widget.fallback and not widget.box.is_displayed()
+    standin.broken = False
+    widget.retry.click()
+    until(lambda: widget.box.is_displayed(), 10, "the widget")
+
+
 @pytest.mark.parametrize("data", [{"strings": "{'send': 'Senden'}"}, {"target": "form"}], ids=["its words", "its place"])
 def test_a_widget_that_cannot_start_leaves_the_sites_text(page, browser, data):
     """Words that are no JSON; a place that can have no shadow tree."""
