@@ -65,7 +65,7 @@ const STYLE = `
 *{box-sizing:border-box}
 .box,.said,textarea,button{border:1px solid color-mix(in srgb,CanvasText 50%,Canvas);border-radius:.5rem}
 .box,textarea,button{background:Canvas;color:CanvasText}
-.box{max-width:44rem;padding:1rem;line-height:1.5;text-align:start;overflow-wrap:anywhere}
+.box{max-width:44rem;margin-inline:auto;padding:1rem;line-height:1.5;text-align:start;overflow-wrap:anywhere}
 .light{color-scheme:light}
 .dark{color-scheme:dark}
 .auto{color-scheme:light dark}
@@ -135,6 +135,13 @@ let patience = 1;
 
 const points = (string) => [...string].length;
 const say = (words) => { note.textContent = words; };
+// What a limit of seconds leaves is no news to a person: it is back before it is read.
+const BURST_S = 60;
+const leftAfter = (headers) => {
+  const of = (name) => (headers.get(name)?.match(/;[wr]=\d+/g) ?? []).map((value) => value.slice(3));
+  const windows = of('RateLimit-Policy');
+  return Math.min(...of('RateLimit').filter((_, i) => windows[i] >= BURST_S));
+};
 const showLeft = (n) => { left.textContent = n < Infinity ? text.left.replace('{n}', n) : ''; };
 
 // Everything that can be pressed, and the counter, from the variables above.
@@ -195,7 +202,7 @@ async function check() {
     if (!response.ok) return refuse({ ...await refusal(response), status: 0 });
     const answer = await response.json();
     caps = answer.input;
-    showLeft(Math.min(...answer.limits.map((limit) => limit.remaining)));
+    showLeft(Math.min(...answer.limits.map((limit) => limit.window_s < BURST_S ? 1 / 0 : limit.remaining)));
     if (!answer.available) return refuse({ ...answer, wait: answer.retry_after });
   } catch {
     return refuse({ code: 'offline' });
@@ -334,7 +341,7 @@ async function answer(messages, add) {
   const response = await fetch(endpoint + 'v1/chat/completions', { method: 'POST', credentials,
     headers: { 'Content-Type': 'application/json' }, signal: running.signal,
     body: JSON.stringify({ model: told.model, messages, stream: true }) });
-  showLeft(response.headers.get('X-RateLimit-Remaining') ?? Infinity);
+  showLeft(leftAfter(response.headers));
   if (!response.ok) throw await refusal(response);
   const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
   let why = '';

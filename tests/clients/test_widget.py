@@ -218,15 +218,26 @@ def test_what_is_left_is_counted_down(show, page, model):
     assert widget.wait and widget.left == "Questions left: 0" and model.count == 2
 
 
+def test_what_a_limit_of_seconds_leaves_is_no_news(show, page, model):
+    model.set(gap_ms=0)
+    widget = show(page(limits={"visitor-burst": limit("address", "calls", "30s", 2),
+                               "visitor-day": limit("address", "calls", "day", 7)}))
+    assert widget.left == "Questions left: 7"
+    widget.ask()
+    widget.ended()
+    assert widget.left == "Questions left: 6"
+
+
 def test_at_its_end_one_can_ask_again(show, page, model):
     model.set(gap_ms=0)
     server = page(limits={"visitor-burst": limit("address", "calls", "8s", 1)})
     widget = show(server)
     widget.ask()
+    widget.ended()
+    widget.ask("And the lakes?")
     until(lambda: not widget.send.is_enabled() and widget.wait, 10, "the refusal")
     assert not widget.fallback, "for a moment only"
-    widget.box.send_keys("And the lakes?")
-    assert not widget.send.is_enabled()
+    assert widget.box.get_attribute("value") == "And the lakes?", "the question is kept"
     until(lambda: widget.note == "You can ask again.", 20, "the end of the wait")
     assert widget.wait == "" and widget.send.is_enabled() and not widget.retry.is_displayed()
     assert model.count == 1, "nothing is asked by itself"

@@ -222,6 +222,7 @@ gate stats
 echo
 echo "Chat page:  http://127.0.0.1:$port/ai/"
 echo "Widget:     http://127.0.0.1:$port/   (a page of a site that has it)"
+echo "Dashboard:  http://127.0.0.1:$port/ai/dashboard   (any name, password $(gate dashboard-password 2>/dev/null))"
 echo "API:        http://127.0.0.1:$port/ai/v1   (any OpenAI client's base URL)"
 echo "Store:      $run/store"
 [ -z "${RUN_ONCE:-}" ] || exit 0

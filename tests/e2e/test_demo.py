@@ -1,4 +1,5 @@
 """make run as a person would use it: one answer by curl, the chat page, an end without traces."""
+import base64
 import os
 import pathlib
 import re
@@ -116,6 +117,10 @@ def test_it_stays_until_it_is_told_and_leaves_nothing(demo):
     process = demo()
     ready = until_ready(process)
     port = int(re.search(r"Chat page: +http://127.0.0.1:(\d+)/ai/\n", ready).group(1))
+    password = re.search(r"Dashboard: .*/ai/dashboard +\(any name, password (\w+)\)", ready).group(1)
+    login = base64.b64encode(f"me:{password}".encode()).decode()
+    page = Call(port, "GET", "/ai/dashboard", headers=[("Authorization", "Basic " + login)]).answer()
+    assert page.status == 200 and b"<h1>" in page.body
     started = descendants(process.pid)
     assert len(started) >= 3, "practice model, lighttpd, pennygate"
     page = Call(port, "GET", "/").answer()
