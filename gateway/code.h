@@ -11,6 +11,9 @@
 #include "platform/error.h"
 #include "store/rule.h"
 
+/* A code's number is that of its live counter (LIVE_CODES of store/ledger.h) on a board, which
+ * can outlive an upgrade: a new one between others makes the counts of those behind it wrong
+ * until the next boot. */
 enum code {
     CODE_NONE = 0,
     /* the request: 4xx */
