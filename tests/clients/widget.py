@@ -154,17 +154,21 @@ class Widget:
         return noted + [text for text in console if "Failed to load resource" not in text]
 
     def axe(self, **options):
-        """What axe finds: [(rule, elements)]."""
-        self.browser.execute_script(AXE.read_text(encoding="utf-8"))
-        found = self.browser.execute_async_script(
-            "const [options, done] = arguments; axe.run(document, options).then(done, (e) => done(String(e)))", options)
-        assert isinstance(found, dict), found
-        assert found["passes"], "it has looked at nothing"
-        # A contrast that it cannot tell is one to look at, but not that of what is scrolled away.
-        unsure = [one for one in found["incomplete"] if one["id"] == "color-contrast" and
-                  not all("obscured" in node["failureSummary"] for node in one["nodes"])]
-        return [(one["id"], [node["html"] + " " + node["failureSummary"] for node in one["nodes"]])
-                for one in found["violations"] + unsure]
+        return run_axe(self.browser, **options)
+
+
+def run_axe(browser, **options):
+    """What axe finds in the page that is shown: [(rule, elements)]."""
+    browser.execute_script(AXE.read_text(encoding="utf-8"))
+    found = browser.execute_async_script(
+        "const [options, done] = arguments; axe.run(document, options).then(done, (e) => done(String(e)))", options)
+    assert isinstance(found, dict), found
+    assert found["passes"], "it has looked at nothing"
+    # A contrast that it cannot tell is one to look at, but not that of what is scrolled away.
+    unsure = [one for one in found["incomplete"] if one["id"] == "color-contrast" and
+              not all("obscured" in node["failureSummary"] for node in one["nodes"])]
+    return [(one["id"], [node["html"] + " " + node["failureSummary"] for node in one["nodes"]])
+            for one in found["violations"] + unsure]
 
 
 def strings(**words):
