@@ -317,7 +317,13 @@ static void test_usual_day(void **state)
     has("<th scope=\"row\">2026-11-03<td>0<td>0<td>0\n");
     has("<th scope=\"row\">2026-11-30<td>252,144<td>77,044");
     has("<th scope=\"row\">2026-11-30<td>$0.084048");
-    has("<title>2026-11-30: 412 admitted, 69 refused</title>");
+    has("<title>2026-11-30: 412 admitted, 69 refused</title>"
+        "<path class=\"s1\" d=\"M291 32h8v68h-8z\"/><path class=\"s2\" d=\"M291 "
+        "21h8v11h-8z\"/>");
+    has("<i class=\"k1\"></i> admitted <b>4,412</b></span> <span><i class=\"k2\"></i> refused "
+        "<b>723</b>");
+    has("<rect class=\"s1\" x=\"0\" width=\"681\" height=\"10\"/>"
+        "<rect class=\"s2\" x=\"681\" width=\"5\" height=\"10\"/></svg>");
     has("<th scope=\"row\">by limits, all together<td>69<td>");
     has("<th scope=\"row\">too many within seconds<td>45<td>");
     has("<b>4</b> today, <b>");
@@ -344,6 +350,66 @@ static void test_trouble_is_told_first(void **state)
     has("<strong class=\"warn\">held back by its pace</strong>");
     has("not yet delivered");
     has("given up");
+}
+
+/* Each has a row and a figure of its own, and today is not all of the days. */
+static void test_each_reason_has_its_own_row(void **state)
+{
+    static const struct {
+        const char *label;
+        unsigned figure;
+    } rows[] = {
+        {"too many at once", FIGURE_REFUSED + REFUSAL_CONCURRENT},
+        {"too many within seconds", FIGURE_REFUSED + REFUSAL_BURST},
+        {"limit per address", FIGURE_REFUSED + REFUSAL_ADDRESS},
+        {"limit per visitor", FIGURE_REFUSED + REFUSAL_VISITOR},
+        {"limit per account", FIGURE_REFUSED + REFUSAL_ACCOUNT},
+        {"limit per key", FIGURE_REFUSED + REFUSAL_KEY},
+        {"limit of the anonymous", FIGURE_REFUSED + REFUSAL_ANONYMOUS},
+        {"limit of the site", FIGURE_REFUSED + REFUSAL_SITE},
+        {"limit of the owner&#39;s own calls", FIGURE_REFUSED + REFUSAL_BYPASS},
+        {"too long", FIGURE_TOO_LONG},
+        {"malformed", FIGURE_INVALID},
+        {"no key, or another site&#39;s page", FIGURE_DENIED},
+        {"paused", FIGURE_PAUSED},
+        {"all streams busy", FIGURE_BUSY},
+        {"breaker open", FIGURE_BREAKER},
+        {"could not be counted", FIGURE_METER},
+    };
+    const unsigned n = sizeof rows / sizeof rows[0];
+    struct report r = fresh();
+    unsigned by_limits = 0;
+    char row[128];
+    (void)state;
+
+    r.n_days = 2;
+    days[0].day = TODAY - 1;
+    days[1].day = TODAY;
+    for (unsigned i = 0; i < n; i++) {
+        days[0].figures[rows[i].figure] = 100;
+        days[1].figures[rows[i].figure] = 1 + i;
+        by_limits += i < REFUSALS ? 1 + i : 0;
+    }
+    render(&r);
+    for (unsigned i = 0; i < n; i++) {
+        snprintf(row, sizeof row, "<th scope=\"row\">%s<td>%u<td>%u\n", rows[i].label, 1 + i,
+                 101 + i);
+        has(row);
+    }
+    snprintf(row, sizeof row, "by limits, all together<td>%u<td>%u\n", by_limits,
+             by_limits + 100 * REFUSALS);
+    has(row);
+}
+
+/* What has been freed of the file is room. */
+static void test_room_in_the_store(void **state)
+{
+    struct report r = fresh();
+    (void)state;
+
+    r.state.usage = (struct kv_usage){16 * MIB, 13 * MIB, 9 * MIB};
+    render(&r);
+    has("<strong class=\"ok\">ok</strong> 25 % in use, 4.0 MiB of 16.0 MiB</div>");
 }
 
 static void test_the_worst_news_of_several(void **state)
@@ -656,6 +722,8 @@ int main(void)
         cmocka_unit_test(test_unused_site),
         cmocka_unit_test(test_usual_day),
         cmocka_unit_test(test_trouble_is_told_first),
+        cmocka_unit_test(test_each_reason_has_its_own_row),
+        cmocka_unit_test(test_room_in_the_store),
         cmocka_unit_test(test_the_worst_news_of_several),
         cmocka_unit_test(test_unknown_money_is_no_nought),
         cmocka_unit_test(test_a_flood_leaves_other_days_to_be_seen),
