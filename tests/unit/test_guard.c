@@ -186,6 +186,20 @@ static void who_gets_in(void **state)
     }
 }
 
+static void all_of_its_hash_counts(void **state)
+{
+    static const struct config none;
+    const char *const right[] = {RIGHT, NULL};
+    enum error e;
+
+    (void)state;
+    for (size_t bit = 0; bit < 8 * KEY_HASH; bit++) {
+        set_password("open");
+        stored[bit / 8] ^= (uint8_t)(1U << bit % 8);
+        assert_int_equal(ask(&none, right, &e), GUARD_WRONG);
+    }
+}
+
 static void a_store_that_cannot_be_asked_lets_nobody_in(void **state)
 {
     static const struct config none;
@@ -205,6 +219,7 @@ int main(void)
         cmocka_unit_test(a_password_is_decoded_strictly),
         cmocka_unit_test(a_password_is_bounded),
         cmocka_unit_test(who_gets_in),
+        cmocka_unit_test(all_of_its_hash_counts),
         cmocka_unit_test(a_store_that_cannot_be_asked_lets_nobody_in),
     };
 

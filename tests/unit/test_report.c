@@ -345,6 +345,119 @@ static void test_json(void **state)
     json_decref(root);
 }
 
+/* Each key has the figure that its name says: all of them differ. */
+static void test_json_of_a_day(void **state)
+{
+    static const struct {
+        const char *key;
+        bool refusal;
+    } keys[] = {
+        /* in the order of struct history_day and of its figures */
+        {"admitted", false},
+        {"settled", false},
+        {"unknown", false},
+        {"given_back", false},
+        {"bypassed", false},
+        {"tokens_in", false},
+        {"tokens_out", false},
+        {"cost_nano", false},
+        {"concurrent", true},
+        {"burst", true},
+        {"address", true},
+        {"visitor", true},
+        {"account", true},
+        {"key", true},
+        {"anonymous", true},
+        {"site", true},
+        {"bypass", true},
+        {"too_long", false},
+        {"paused", false},
+        {"busy", false},
+        {"meter_unavailable", false},
+        {"invalid", false},
+        {"upstream_errors", false},
+        {"denied", false},
+        {"breaker", false},
+        {"proxied", false},
+    };
+    const unsigned n = sizeof keys / sizeof keys[0];
+    struct history_day *d = &days[1];
+    json_t *root, *one;
+
+    (void)state;
+    assert_int_equal(n, 8 + FIGURES);
+    *d = (struct history_day){TODAY, 1, 2, 3, 4, 5, 6, 7, 8, {0}};
+    for (unsigned f = 0; f < FIGURES; f++)
+        d->figures[f] = 9 + f;
+    root = parsed();
+    one = json_array_get(json_object_get(root, "days"), 1);
+    for (unsigned i = 0; i < n; i++) {
+        const char *first = keys[i].refusal ? "refused" : keys[i].key;
+
+        if (number(one, first, keys[i].refusal ? keys[i].key : NULL) != 1 + i)
+            fail_msg("%s", keys[i].key);
+    }
+    assert_int_equal(json_object_size(json_object_get(one, "refused")), REFUSALS);
+    json_decref(root);
+}
+
+static void test_json_of_what_stands_in_lists(void **state)
+{
+    static const char *const delivery[] = {[TOLD_HERE] = "none",
+                                           [TOLD_WAITS] = "waits",
+                                           [TOLD_DELIVERED] = "delivered",
+                                           [TOLD_GIVEN_UP] = "given_up"};
+    json_t *root, *one;
+
+    (void)state;
+    add_limit((struct limit){"site-day", SUBJECT_EVERYONE, UNIT_CALLS, day, 600, 0, 0}, 30, 4);
+    add_limit(
+        (struct limit){"free", SUBJECT_ANONYMOUS, UNIT_TOKENS, day, LIMIT_UNLIMITED, 1, 0}, 5,
+        0);
+    report.limits[0].use.frees_ms = 17;
+    report.limits[0].use.released = 25;
+    report.top[0] = (struct ledger_caller){SUBJECT_KEY, "0123456789abcdef", {{8, 9, 10}}};
+    report.n_top = 1;
+    report.models[0] =
+        (struct ledger_model){.breaker_wait_ms = 11, .overhead = 12, .failures = 13};
+    for (report.n_told = 0; report.n_told < 4; report.n_told++)
+        report.told[report.n_told] = (struct ledger_told){
+            ALERT_THRESHOLD, "site-day", 80, report.now_s, (enum told)report.n_told};
+    report.dry[0] = (struct report_dry){TODAY - 1, "free", 6};
+    report.dry[1] = (struct report_dry){TODAY, "free", 7};
+    report.n_dry = 2;
+    root = parsed();
+    one = json_array_get(json_object_get(root, "limits"), 0);
+    assert_int_equal(number(one, "used", NULL), 30);
+    assert_int_equal(number(one, "reserved", NULL), 4);
+    assert_int_equal(number(one, "frees_ms", NULL), 17);
+    assert_int_equal(number(one, "max", NULL), 600);
+    assert_int_equal(number(one, "released", NULL), 25);
+    assert_true(json_is_false(json_object_get(one, "dry_run")));
+    one = json_array_get(json_object_get(root, "limits"), 1);
+    assert_true(json_is_null(json_object_get(one, "max")));
+    assert_string_equal(json_string_value(json_object_get(one, "per")), "anonymous");
+    one = json_array_get(json_object_get(root, "top_callers"), 0);
+    assert_string_equal(json_string_value(json_object_get(one, "per")), "key");
+    assert_int_equal(number(one, "calls", NULL), 8);
+    assert_int_equal(number(one, "tokens", NULL), 9);
+    assert_int_equal(number(one, "cost_nano", NULL), 10);
+    one = json_array_get(json_object_get(root, "models"), 0);
+    assert_true(json_is_true(json_object_get(one, "breaker_open")));
+    assert_int_equal(number(one, "breaker_wait_ms", NULL), 11);
+    assert_int_equal(number(one, "overhead", NULL), 12);
+    assert_int_equal(number(one, "failures", NULL), 13);
+    for (unsigned i = 0; i < 4; i++) {
+        one = json_array_get(json_object_get(root, "alerts"), i);
+        assert_string_equal(json_string_value(json_object_get(one, "delivery")), delivery[i]);
+        assert_int_equal(number(one, "percent", NULL), 80);
+    }
+    for (unsigned i = 0; i < 2; i++)
+        assert_int_equal(
+            number(json_array_get(json_object_get(root, "days"), i), "dry_run", "free"), 6 + i);
+    json_decref(root);
+}
+
 static void test_json_of_what_is_longest(void **state)
 {
     json_t *root;
@@ -470,6 +583,8 @@ int main(void)
         cmocka_unit_test_setup(test_colours, setup),
         cmocka_unit_test_setup(test_the_last_alerts_and_what_is_wrong, setup),
         cmocka_unit_test_setup(test_json, setup),
+        cmocka_unit_test_setup(test_json_of_a_day, setup),
+        cmocka_unit_test_setup(test_json_of_what_stands_in_lists, setup),
         cmocka_unit_test_setup(test_json_of_what_is_longest, setup),
         cmocka_unit_test_setup(test_unknown_costs_are_null, setup),
         cmocka_unit_test_setup(test_csv, setup),
