@@ -167,6 +167,21 @@ def test_to_stop_ends_the_spending(show, browser, model, how):
     assert widget.focused(widget.box), "the keyboard is where one goes on"
 
 
+def test_to_stop_before_the_first_word(show, model):
+    """The call is ended too, and what was not answered can be asked again."""
+    model.set(hang=True)
+    widget = show()
+    widget.ask()
+    until(lambda: model.stats()["open"] == 1, 10, "the call")
+    widget.stop.click()
+    until(lambda: widget.note == "Stopped.", 5, "the page to say so")
+    until(lambda: model.stats()["aborted"] == 1, 10, "the end of the call")
+    assert widget.box.get_attribute("value") == "Why is the sea salt?" and not widget.all(".said")
+    day = widget.server.site.settled()
+    assert (day["admitted"], day["unknown"]) == (1, 1) and model.count == 1
+    assert widget.send.is_enabled() and widget.focused(widget.box)
+
+
 def test_to_leave_the_page_ends_the_spending(show, browser, model):
     model.set(**SLOW)
     widget = show()
@@ -243,6 +258,22 @@ def test_at_its_end_one_can_ask_again(show, page, model):
     assert model.count == 1, "nothing is asked by itself"
     widget.send.click()
     until(lambda: model.count == 2, 10, "the second call")
+
+
+@pytest.mark.parametrize("seconds, words", [
+    (200, r"03:(20|1\d)"), (7500, r"02:0[45]:\d\d"), (86_400 * 3 - 5, "3 days"), (86_400 * 30, "30 days")])
+def test_a_wait_of_any_length_is_told(show, standin, seconds, words):
+    standin.status = {**STATUS, "available": False, "code": "site_limit", "message": "No more.", "retry_after": seconds}
+    widget = show(standin, path="/page.html", ready=False)
+    until(lambda: re.fullmatch(f"You can ask again in {words}\\.", widget.wait), 10, "the time to wait")
+    assert widget.note == "No more." and widget.fallback
+
+
+@pytest.mark.parametrize("code", ["constructor", "__proto__", "toString"])
+def test_a_code_is_no_word_of_the_language(show, standin, code):
+    standin.status = {**STATUS, "available": False, "code": code, "message": "No more."}
+    widget = show(standin, path="/page.html", ready=False)
+    until(lambda: widget.note == "No more.", 10, "the reason")
 
 
 def test_it_looks_less_and_less_often(show, page, model):

@@ -8,14 +8,14 @@ from examples import fill
 from harness import ROOT
 
 TEXT = (ROOT / "README.md").read_text(encoding="utf-8")
-LINES = re.findall(r"^    ((?:limit [a-z-]+|site|bypass|alerts|transcripts|server)\s+\{.*\})", TEXT, re.M)
+LINES = re.findall(r"^    ((?:limit [a-z-]+|site|bypass|dashboard|alerts|transcripts|server)\s+\{.*\})", TEXT, re.M)
 IN_SITE = re.findall(r"^    ([a-z-]+ = .*)", TEXT, re.M)
 QUOTED = re.search(r"^    costs {7}.*\n(?:    .*\n)+", TEXT, re.M)[0]
 
 
 def test_there_are_some():
     assert len(LINES) >= 8
-    assert {line.split()[0] for line in LINES} == {"limit", "bypass", "alerts", "transcripts"}
+    assert {line.split()[0] for line in LINES} == {"limit", "bypass", "dashboard", "alerts", "transcripts"}
     assert {line.split()[0] for line in IN_SITE} == {"require", "trusted-proxies", "allowed-origins"}
 
 
