@@ -6,7 +6,7 @@ import re
 import pytest
 
 from examples import account
-from harness import Call, limit, until
+from harness import ROOT, Call, limit, until
 
 PASSWORD = re.compile(r"[a-z2-7]{26}")
 FIXED = {"/": "text/html; charset=utf-8", "/widget.js": "text/javascript; charset=utf-8",
@@ -259,6 +259,50 @@ def test_what_is_wrong_is_told_as_anywhere(gate, mode):
     if mode != "cgi":
         place.write(place.text() + "nonsense")
         assert get(server, "/dashboard", basic(word)).code == "configuration"
+
+
+@pytest.fixture
+def visited(gate, model):
+    """A site with callers of each kind, an alert and a dry run, and its password."""
+    server = gate(limits={
+        "account-day": limit("account", "calls", "day", 9), "mine": limit("visitor", "calls", "day", 9),
+        "site-day": limit("everyone", "calls", "day", 5),
+        "trial": {**limit("address", "calls", "day", 1), "dry-run": "yes"}},
+        options={"trusted-proxies": ["127.0.0.1"]})
+    token = server.site.run("keys", "add", "kay", "--limit", "calls/day=5").split()[-1]
+    for headers in ([("X-Forwarded-For", "192.0.2.77")], [("X-Forwarded-For", "192.0.2.77")],
+                    [("X-Forwarded-For", "2001:db8::77")], [("Authorization", f"Bearer {token}")]):
+        assert server.chat("forty purple elephants", headers=headers).status == 200
+    server.site.settled()
+    until(lambda: server.site.stats()["alerts"], 10, "the alert of four fifths")
+    return server, new_password(server.site), token
+
+
+def test_callers_are_hashes_and_nothing_else(visited):
+    """Nobody's address, name, key or words; and the name of today is that of the log."""
+    server, word, token = visited
+    for path in GUARDED:
+        body = get(server, path, basic(word)).body.decode()
+        for secret in ("192.0.2", "2001:db8", "127.0.0.", "kay", token, "practice-large", "sk-practice", "elephants",
+                       word, str(server.site.directory)):
+            assert secret not in body, (path, secret)
+    callers = get(server, "/dashboard.json", basic(word)).json["top_callers"]
+    assert {(one["per"], one["calls"]) for one in callers} >= {("address", 2), ("address", 1), ("key", 1)}
+    names = {one["name"] for one in callers if one["per"] == "address"}
+    logged = until(lambda: (found := re.findall("subject=([0-9a-f]{16})", server.log()))[3:] and found, 10, "the log")
+    assert {logged[0], logged[2]} <= names
+    page = get(server, "/dashboard", basic(word)).body.decode()
+    assert all(f"<code>{one['name']}</code><td>{one['calls']}<td>" in page for one in callers)
+
+
+def test_what_stands_in_lists_is_in_the_manual(visited):
+    server, word, _ = visited
+    manual = (ROOT / "gateway/pennygate-api.7").read_text(encoding="utf-8")
+    manual = manual[manual.index(".Sh THE FIGURES"):manual.index(".Sh STATUS")]
+    shown = get(server, "/dashboard.json", basic(word)).json
+    for name in ("alerts", "top_callers", "days", "limits", "models"):
+        for key in shown[name][-1]:
+            assert re.search(rf"^\.(It )?Cm (.* , |.* )?{key}( |$)", manual, re.M), (name, key)
 
 
 def test_a_question_is_no_request_for_the_model(gate, model):
