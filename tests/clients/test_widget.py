@@ -681,7 +681,9 @@ def test_axe_finds_nothing(show, page, model, look):
     server = page(limits={"visitor-day": limit("address", "calls", "day", 1)}, request={"max-message-chars": 99})
     widget = show(server, **LOOKS[look])
     assert widget.axe() == [], "at the beginning"
-    widget.ask()
+    widget.box.send_keys("Why is the sea salt?")
+    assert widget.send.is_enabled() and widget.axe() == [], "when one can send: what is disabled it leaves out"
+    widget.send.click()
     until(lambda: widget.answer, 10, "the first words")
     assert widget.axe() == [], "while it writes"
     widget.ended()
@@ -794,6 +796,14 @@ def test_the_theme_is_the_pages_choice(show, browser):
         assert ground(show(server, head='<meta name="color-scheme" content="light dark">')) == colours["dark"]
     finally:
         browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": []})
+
+
+@pytest.mark.parametrize("told, box, talk", [("", "en", "de"), ('data-lang="fr"', "fr", "fr")],
+                         ids=["the page's", "its own"])
+def test_each_language_is_marked(show, told, box, talk):
+    """Or a screen reader speaks English words as German ones, or the other way about."""
+    widget = show(text=document(lang="de").replace("defer>", told + " defer>"))
+    assert [widget.one(css).get_attribute("lang") for css in (".box", ".talk")] == [box, talk]
 
 
 def test_right_to_left_turns_the_box(show, model):
