@@ -37,6 +37,8 @@ class Handler(http.server.BaseHTTPRequestHandler):
             MOUNT + "/status": ("application/json", lambda: json.dumps(self.server.status)),
         }
         kind, text = files.get(self.path, ("text/plain", None))
+        if self.path == MOUNT + "/status":
+            self.server.ready.wait()
         if self.server.broken and self.path == MOUNT + "/status":
             self.answer("text/html", "<h1>Bad Gateway</h1>", 502)
         elif text:
@@ -66,6 +68,8 @@ class StandIn(http.server.ThreadingHTTPServer):
         self.broken = False
         self.status, self.pieces, self.holds, self.bodies, self.left = STATUS, [], False, [], 0
         self.gone = threading.Event()
+        self.ready = threading.Event()  # until then nobody hears how things stand
+        self.ready.set()
         threading.Thread(target=self.serve_forever, daemon=True).start()
 
     def says(self, text, split=None, holds=False):
@@ -77,5 +81,6 @@ class StandIn(http.server.ThreadingHTTPServer):
 
     def stop(self):
         self.gone.set()
+        self.ready.set()
         self.shutdown()
         self.server_close()

@@ -109,6 +109,15 @@ def test_a_broken_stream_is_told_and_left(show, standin, name):
     until(lambda: standin.left == standin.holds, 10, "the end of the call")
 
 
+def test_trouble_in_the_middle_is_told_in_its_words(show, standin):
+    standin.says(event("Salt") + 'data: {"error":{"code":"upstream_error","message":"It has failed."}}\n\n', holds=True)
+    widget = show(standin, path="/page.html")
+    widget.ask()
+    until(lambda: widget.note == "It has failed.", 10, "the reason")
+    assert widget.answer == "Salt" and not widget.busy and widget.fallback
+    until(lambda: standin.left == 1, 10, "the end of the call")
+
+
 def test_the_reader_stays_where_the_reader_is(show, browser, standin):
     """At the end as it grows, unless one has scrolled back."""
     standin.says(event("line\n\n" * 100) + "data: [DONE]\n\n")
@@ -173,10 +182,12 @@ def test_to_stop_before_the_first_word(show, model):
     widget = show()
     widget.ask()
     until(lambda: model.stats()["open"] == 1, 10, "the call")
+    widget.box.send_keys("And the lakes?")
     widget.stop.click()
     until(lambda: widget.note == "Stopped.", 5, "the page to say so")
     until(lambda: model.stats()["aborted"] == 1, 10, "the end of the call")
-    assert widget.box.get_attribute("value") == "Why is the sea salt?" and not widget.all(".said")
+    assert widget.box.get_attribute("value") == "Why is the sea salt?\nAnd the lakes?", "what one has begun stays"
+    assert not widget.all(".said")
     day = widget.server.site.settled()
     assert (day["admitted"], day["unknown"]) == (1, 1) and model.count == 1
     assert widget.send.is_enabled() and widget.focused(widget.box)
@@ -392,6 +403,19 @@ def test_a_gateway_that_is_not_there_yet(show, standin):
     until(lambda: "at the moment" in widget.note, 10, "the reason")
     assert widget.fallback and not widget.box.is_displayed()
     standin.broken = False
+    widget.retry.click()
+    until(lambda: widget.box.is_displayed(), 10, "the widget")
+
+
+def test_until_it_knows_it_shows_the_sites_text(show, standin):
+    """A server that says nothing: the text is there from the beginning, and not for ever alone."""
+    standin.ready.clear()
+    widget = show(standin, path="/page.html", ready=False)
+    until(lambda: widget.all(".box"), 10, "the widget")
+    assert widget.fallback and not widget.box.is_displayed()
+    until(lambda: "cannot be reached" in widget.note, 25, "it to have waited long enough")
+    assert widget.fallback and widget.retry.is_displayed()
+    standin.ready.set()
     widget.retry.click()
     until(lambda: widget.box.is_displayed(), 10, "the widget")
 
@@ -704,13 +728,15 @@ def test_axe_finds_nothing_where_it_does_not_work(show, page):
 
 
 @pytest.mark.parametrize("size", [(320, 640), (320, 256)], ids=["narrow", "at 400 %"])
-def test_a_narrow_screen_scrolls_one_way_only(show, browser, model, size):
+def test_a_narrow_screen_scrolls_one_way_only(show, browser, page, model, size):
+    """Also with words that are longer than ours."""
     model.set(text=MARKDOWN, gap_ms=0)
     width, height = size
     browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", {
         "width": width, "height": height, "deviceScaleFactor": 1, "mobile": True})
     try:
-        widget = show()
+        widget = show(page(limits={"visitor-day": limit("address", "calls", "day", 40)}), strings=strings(
+            send="Absenden", left="Verbleibende Fragen für heute: {n}", label="Ihre Frage an die Bücherei"))
         widget.ask()
         widget.ended()
         assert browser.execute_script("return document.documentElement.scrollWidth") <= width
