@@ -223,6 +223,17 @@ def test_axe_finds_nothing(used, browser, looks, scheme):
     assert ground == {"light": "rgb(255, 255, 255)", "dark": "rgb(20, 24, 31)"}[scheme]
 
 
+@pytest.mark.parametrize("kind, scheme", [("", "light"), ("", "dark"), ("print", "light")])
+def test_spent_and_reserved_look_as_the_legend_says(used, browser, looks, kind, scheme):
+    Dashboard(browser, used())
+    looks(media=kind, prefers_color_scheme=scheme)
+    spent, reserved, first, second, edge = browser.execute_script("""
+        const style = (css) => getComputedStyle(document.querySelector(css));
+        return [style('rect.s1').fill, style('rect.s2').fill, style('.k1').borderTopColor, style('.k2').backgroundColor,
+                style('rect.s2').stroke];""")
+    assert (spent, reserved) == (first, second) and spent != reserved and edge == spent
+
+
 def test_a_narrow_screen_scrolls_one_way_only(used, browser, looks):
     looks(width=320)
     Dashboard(browser, used())
