@@ -107,6 +107,7 @@ def test_a_budget_that_is_nearly_or_wholly_used(gate):
     assert re.search(r"^four +everyone +calls +day\x1b\[31m +4\x1b\[0m +4 ", shown, re.M)
     assert re.search(r"^site-day +everyone +calls +day +4 ", shown, re.M)
     assert "\x1b" not in server.site.run("stats", TERM="xterm")
+    assert "\x1b" not in Terminal(server.site, "stats", errors=False, NO_COLOR="1").ended()[0]
     assert "\x1b" not in Terminal(server.site, "stats", "--json", errors=False).ended()[0]
 
 
