@@ -16,6 +16,7 @@
 #include "platform/random.h"
 #include "store/ledger_parts.h"
 #include "store/mark.h"
+#include "store/upgrade.h"
 
 #define FILE_DATA    "data.mdb"
 #define FILE_LOCK    "lock.mdb"
@@ -212,29 +213,68 @@ static enum error walk_once(struct ledger *l, const struct clock_now *now)
     if (e == ERROR_NONE && file_id_path(data, &id) != ERROR_NONE)
         e = ERROR_STORE_MISSING;
     else if (e == ERROR_NONE && !mark_walked(note, now->boot_id, id) &&
-             (e = kv_walk(l->options.store, l->options.map_bytes, record_row_ok)) == ERROR_NONE)
+             (e = kv_walk(l->options.store, l->options.map_bytes, upgrade_row_ok)) ==
+                 ERROR_NONE)
         mark_walked_note(note, now->boot_id, id);
     free(data);
     free(note);
     return e;
 }
 
-static enum error read_schema(struct ledger *l, struct kv_txn *t)
+enum error ledger_schema(const struct kv_slice *value, const uint8_t secret[SECRET_SIZE],
+                         struct schema *out)
 {
     uint8_t check[MAC_SIZE];
+    struct schema s;
+    struct zone zone;
+    enum error e = record_schema_read(value, &s);
+
+    if (e != ERROR_NONE)
+        return e;
+    schema_check(secret, s.uuid, check);
+    if (!mac_equal(check, s.check, sizeof check))
+        return ERROR_STORE_SECRET;
+    if (!zone_parse(s.zone, &zone))
+        return ERROR_STORE_INVALID;
+    *out = s;
+    return ERROR_NONE;
+}
+
+/* Of an older program's store: as it will be once it has been upgraded. */
+static enum error read_schema(struct ledger *l, struct kv_txn *t)
+{
     struct row_key key;
-    struct kv_slice value;
+    struct record r;
+    struct kv_slice value, name;
 
     key_schema(&key);
+    name = (struct kv_slice){key.bytes, key.n};
     enum error e = kv_get(t, key.bytes, key.n, &value);
     if (e != ERROR_NONE)
         return e == ERROR_NOT_FOUND ? ERROR_STORE_INVALID : e;
-    if ((e = record_schema_read(&value, &l->schema)) != ERROR_NONE)
+    if (value.n > sizeof r.bytes)
+        return ERROR_STORE_INVALID;
+    l->older = upgrade_version(&name, &value) < RECORD_VERSION;
+    r.n = value.n;
+    memcpy(r.bytes, value.data, value.n);
+    value = (struct kv_slice){r.bytes, r.n};
+    if (l->older) {
+        if ((e = upgrade_row(&key, &r)) != ERROR_NONE)
+            return e;
+        value.n = r.n;
+    }
+    if ((e = ledger_schema(&value, l->options.secret, &l->schema)) != ERROR_NONE)
         return e;
-    schema_check(l->options.secret, l->schema.uuid, check);
-    if (!mac_equal(check, l->schema.check, sizeof check))
-        return ERROR_STORE_SECRET;
-    return zone_parse(l->schema.zone, &l->zone) ? ERROR_NONE : ERROR_STORE_INVALID;
+    (void)zone_parse(l->schema.zone, &l->zone);
+    return ERROR_NONE;
+}
+
+/* That the first row of every decision can be read; an older one cannot yet. */
+static enum error try_state(struct ledger *l, struct kv_txn *t)
+{
+    struct state s;
+
+    return l->older ? ERROR_NONE : ledger_read_state(t, &s);
 }
 
 /* Another process may be writing the mark at this moment; a torn read is read again. */
@@ -265,10 +305,9 @@ with_rows(struct ledger *l,
 
 static enum error make_mark(struct ledger *l, struct kv_txn *t, struct mark *m)
 {
-    struct state s;
     enum error e = read_schema(l, t);
 
-    if (e != ERROR_NONE || (e = ledger_read_state(t, &s)) != ERROR_NONE)
+    if (e != ERROR_NONE || (e = try_state(l, t)) != ERROR_NONE)
         return e;
     m->last_id = kv_last_id(t);
     memcpy(m->uuid, l->schema.uuid, sizeof m->uuid);
@@ -277,17 +316,17 @@ static enum error make_mark(struct ledger *l, struct kv_txn *t, struct mark *m)
 
 static enum error check_rows(struct ledger *l, struct kv_txn *t, struct mark *m)
 {
-    struct state s;
     enum error e = read_schema(l, t);
 
-    if (e != ERROR_NONE || (e = ledger_read_state(t, &s)) != ERROR_NONE)
+    if (e != ERROR_NONE || (e = try_state(l, t)) != ERROR_NONE)
         return e;
     if (memcmp(m->uuid, l->schema.uuid, sizeof m->uuid) != 0)
         return ERROR_STORE_REPLACED;
     return kv_last_id(t) < m->last_id ? ERROR_STORE_ROLLED_BACK : ERROR_NONE;
 }
 
-/* The mark is read before the rows: others go on committing meanwhile. */
+/* The mark is read before the rows: others go on committing meanwhile. It is compared before
+ * anything is upgraded: that would make a copy that was rolled back look younger. */
 static enum error check_store(struct ledger *l, bool adopt)
 {
     struct mark m;
@@ -301,7 +340,10 @@ static enum error check_store(struct ledger *l, bool adopt)
     if (e != ERROR_NONE || (e = file_id_fd(l->mark_fd, &l->mark_id)) != ERROR_NONE ||
         (e = read_mark(l->mark_fd, &m)) != ERROR_NONE)
         return e;
-    return with_rows(l, check_rows, &m);
+    if ((e = with_rows(l, check_rows, &m)) != ERROR_NONE || !l->older)
+        return e;
+    e = upgrade_store(l->kv);
+    return e == ERROR_NONE ? with_rows(l, check_rows, &m) : e;
 }
 
 static enum error open_files(struct ledger *l, bool adopt)

@@ -8,6 +8,7 @@
  *             subject's quota given back), breaker.c (models that fail), alert.c (what the
  *             owner is told), told.c (what of it was last) and password.c (of the owner's pages)
  *   writer.c  the one thread that writes, and its queue
+ *   export.c  all of it as text; import.c makes a store of that
  *   report.c  figures for the owner; dry.c those of dry runs; totals.c of all days; top.c the
  *             callers of today; use.c how a shared limit stands
  *   livecount.c  counters on the board that are never rows; logline.c bounds the log by one
@@ -109,6 +110,7 @@ struct ledger {
     uint8_t display_key[MAC_SIZE];
     struct schema schema;
     struct zone zone;
+    bool older; /* the rows are of an older program's version: only while opening */
     struct kv *kv;
     struct live *live;
     struct board *board;
@@ -202,6 +204,14 @@ enum error use_charged(const struct view_context *c, const struct policy *p,
                        const struct limit *l, struct use *out);
 /* What open reservations have charged of it; for concurrent both figures. Looks at each. */
 enum error use_reserved(const struct view_context *c, struct use *u);
+
+/* A schema's value of our version, made with this secret. ERROR_STORE_SECRET; otherwise as
+ * record_schema_read. */
+enum error ledger_schema(const struct kv_slice *value, const uint8_t secret[SECRET_SIZE],
+                         struct schema *out);
+
+/* A call whose outcome was not told: it stays charged, and goes into its day as unknown. */
+void history_unknown(struct history_day *day, const struct hold *h);
 
 /* The state row. ERROR_STORE_INVALID if it is missing or not ours. */
 enum error ledger_read_state(struct kv_txn *txn, struct state *out);
