@@ -48,7 +48,15 @@ enum error batch_history(struct batch *b, int64_t day, struct history_day **out)
     return ERROR_NONE;
 }
 
-/* Ended without a settle it stays charged: it goes into its day as unknown. */
+void history_unknown(struct history_day *day, const struct hold *h)
+{
+    day->unknown++;
+    day->tokens_in = amount_add(day->tokens_in, h->tokens_in);
+    day->tokens_out = amount_add(day->tokens_out, h->tokens_out);
+    day->cost_nano = amount_add(day->cost_nano, h->reserved.of[UNIT_COST]);
+}
+
+/* Ended without a settle. */
 static enum error count_unknown(struct batch *b, const struct hold *h)
 {
     struct history_day *day;
@@ -56,10 +64,7 @@ static enum error count_unknown(struct batch *b, const struct hold *h)
 
     if (e != ERROR_NONE)
         return e;
-    day->unknown++;
-    day->tokens_in = amount_add(day->tokens_in, h->tokens_in);
-    day->tokens_out = amount_add(day->tokens_out, h->tokens_out);
-    day->cost_nano = amount_add(day->cost_nano, h->reserved.of[UNIT_COST]);
+    history_unknown(day, h);
     return alert_thresholds(b, &b->policy, h);
 }
 
