@@ -90,6 +90,8 @@ int cli_resume(struct cli *cli);
 int cli_adopt(struct cli *cli);
 int cli_clock(struct cli *cli);
 int cli_maintain(struct cli *cli);
+int cli_export(struct cli *cli);
+int cli_import(struct cli *cli);
 int cli_keys(struct cli *cli);
 int cli_forgive(struct cli *cli);
 int cli_transcripts(struct cli *cli);
