@@ -2,6 +2,8 @@
  * of the product, of which there are none, are replaced by these. */
 #include "tests/unit/ledger_fixture.h"
 
+#include "store/export.h"
+#include "store/export_line.h"
 #include "store/ledger_parts.h"
 #include "store/rows.h"
 #include "store/upgrade.h"
@@ -206,6 +208,60 @@ static void only_its_own_secret_upgrades_a_store(void **state)
     open_ledger(f);
 }
 
+/* What the made-up program, or a newer one, would have exported of the store. */
+static void export_as(struct fixture *f, uint8_t version, FILE *out)
+{
+    static struct export_line l;
+    static char text[EXPORT_LINE_MAX];
+    struct export_mac mac;
+    uint64_t rows;
+    FILE *now = tmpfile();
+
+    assert_non_null(now);
+    assert_int_equal(ledger_export(f->ledger, now, &rows), ERROR_NONE);
+    rewind(now);
+    export_mac_begin(&mac, f->options.secret);
+    while (fgets(text, sizeof text, now)) {
+        assert_int_equal(export_line_read(text, strlen(text), &l), ERROR_NONE);
+        if (l.kind == EXPORT_ROW)
+            set_version(&l.key, &l.value, version);
+        memcpy(l.mac, mac.running, sizeof l.mac);
+        size_t n = export_line_write(&l, text);
+        export_mac_add(&mac, text, n);
+        assert_int_equal(fwrite(text, 1, n, out), n);
+    }
+    fclose(now);
+    rewind(out);
+}
+
+static void an_export_of_an_older_program_counts_on(void **state)
+{
+    struct fixture *f = *state;
+    struct import_report report;
+    struct answer a;
+    struct reservation r;
+    char command[200];
+    FILE *older = tmpfile(), *newer = tmpfile();
+
+    assert_true(older && newer);
+    use_three(f);
+    open_ledger(f);
+    export_as(f, 0, older);
+    export_as(f, 2, newer);
+    close_ledger(f);
+    snprintf(command, sizeof command, "rm -r '%s'/*", f->dir);
+    assert_int_equal(system(command), 0);
+    assert_int_equal(ledger_create(&f->options, "UTC0"), ERROR_NONE);
+    assert_int_equal(ledger_import(&f->options, newer, &report), ERROR_STORE_VERSION);
+    assert_int_equal(ledger_import(&f->options, older, &report), ERROR_NONE);
+    fclose(older);
+    fclose(newer);
+    open_ledger(f);
+    assert_int_equal(used(f, 1), 3);
+    assert_int_equal(ask(f, &a, &r), DECISION_ADMITTED);
+    assert_int_equal(ask(f, &a, &r), DECISION_REFUSED);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -217,6 +273,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(a_newer_store_is_named_and_left_alone, set_up,
                                         tear_down),
         cmocka_unit_test_setup_teardown(a_mixed_store_is_broken, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(an_export_of_an_older_program_counts_on, set_up,
+                                        tear_down),
         cmocka_unit_test_setup_teardown(only_its_own_secret_upgrades_a_store, set_up,
                                         tear_down),
     };
