@@ -39,9 +39,14 @@ static void discard(const char *path, FILE *f)
 
 static int write_file(const struct config *c, struct ledger *l, const char *path, FILE *f)
 {
+    const struct policy p = config_policy(c, false);
     uint64_t rows;
-    enum error e = ledger_export(l, f, &rows);
+    enum error e;
 
+    /* So that refusals are in it which are in no row yet. A store on a disk that is full can be
+     * exported all the same. */
+    (void)ledger_maintain(l, &p);
+    e = ledger_export(l, f, &rows);
     if (e == ERROR_NONE && (fflush(f) != 0 || fsync(fileno(f)) != 0))
         e = ERROR_SYSTEM;
     if (e != ERROR_NONE) {

@@ -3,6 +3,7 @@
 #include "tests/unit/ledger_fixture.h"
 
 #include <sys/stat.h>
+#include <sys/wait.h>
 
 #include "store/export.h"
 #include "store/export_line.h"
@@ -428,6 +429,71 @@ static void a_store_too_small_for_it_stays_empty(void **state)
     end_second(g);
 }
 
+static void copy_file(const struct fixture *from, const char *name, const struct fixture *to,
+                      const char *as)
+{
+    char a[128], b[128], command[300];
+
+    path_of(from, name, a);
+    path_of(to, as, b);
+    snprintf(command, sizeof command, "cp -p '%s' '%s'", a, b);
+    assert_int_equal(system(command), 0);
+}
+
+/* What a machine that fails leaves: the period keys go before the rows, the mark behind them. */
+static void half_an_import_is_refused_and_can_be_done_again(void **state)
+{
+    struct fixture *f = *state, *g = second(f);
+    struct import_report report;
+    struct ledger *l;
+
+    fill(f);
+    char *text = export_text(f);
+    copy_file(f, "periods", g, "periods");
+    assert_int_equal(ledger_open(&g->options, false, &l), ERROR_PERIODS);
+    copy_file(g, "run/mark", g, "mark-before");
+    assert_int_equal(import_text(g, text, &report), ERROR_NONE);
+    copy_file(g, "mark-before", g, "run/mark");
+    assert_int_equal(ledger_open(&g->options, false, &l), ERROR_STORE_REPLACED);
+    assert_int_equal(ledger_open(&g->options, true, &g->ledger), ERROR_NONE);
+    same_limits(f, g);
+    assert_int_equal(used(g, 2), used(f, 2));
+    free(text);
+    end_second(g);
+}
+
+/* One that has the fresh store open all the while, and does not know of the import. */
+static void who_holds_the_fresh_store_is_refused(void **state)
+{
+    struct fixture *f = *state, *g = second(f);
+    struct import_report report;
+    struct answer a;
+
+    fill(f);
+    char *text = export_text(f);
+    same_limits(f, g);
+    FILE *in = tmpfile();
+    assert_true(in && fputs(text, in) >= 0);
+    rewind(in);
+    open_ledger(g);
+    pid_t child = fork();
+    if (child == 0) /* another process */
+        _exit(ledger_import(&g->options, in, &report) == ERROR_NONE ? 0 : 1);
+    int status = -1;
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_int_equal(status, 0);
+    assert_int_not_equal(ledger_check(g->ledger, &g->policy, &g->demand, &a), ERROR_NONE);
+    pass(3 * DAY_MS); /* keys are to be advanced, but not by who has the wrong ones */
+    assert_int_not_equal(ledger_maintain(g->ledger, &g->policy), ERROR_NONE);
+    pass(-3 * DAY_MS);
+    reopen(g);
+    assert_int_equal(ledger_check(g->ledger, &g->policy, &g->demand, &a), ERROR_NONE);
+    assert_int_equal(a.decision, DECISION_REFUSED);
+    fclose(in);
+    free(text);
+    end_second(g);
+}
+
 /* Lines */
 
 static void lines_that_are_none_of_ours(void **state)
@@ -535,6 +601,8 @@ int main(void)
         WITH_STORE(store_time_does_not_go_back),
         WITH_STORE(a_clock_far_ahead_erases_nothing),
         WITH_STORE(a_store_too_small_for_it_stays_empty),
+        WITH_STORE(half_an_import_is_refused_and_can_be_done_again),
+        WITH_STORE(who_holds_the_fresh_store_is_refused),
         cmocka_unit_test(lines_that_are_none_of_ours),
         cmocka_unit_test(the_largest_of_each_kind_come_back),
     };
