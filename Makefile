@@ -3,6 +3,7 @@
 #   make            build/pennygate          make test       everything that fits 40 minutes
 #   make run        a demo, until Ctrl-C     make test-all   the long parts too
 #   make install    DESTDIR=, prefix=        make size, bench, lint, fuzz, e2e, unit ...
+#   make dist       build/pennygate-VERSION.tar.gz, of what is committed
 #   make V=1        shows the commands
 #
 # VARIANT chooses how objects are compiled (release, asan, tsan, clang, fuzz); each has its
@@ -29,7 +30,8 @@ cc-fuzz  = clang
 
 # Seconds since 1970: a clock before this is not believed. The commit's date makes a build
 # reproducible; never later than now, or the program would refuse the machine that built it.
-BUILD_TIME := $(shell t=$${SOURCE_DATE_EPOCH:-$$(git log -1 --format=%ct 2>/dev/null)}; \
+# In a tarball of make dist the Makefile's own date is the commit's.
+BUILD_TIME := $(shell t=$${SOURCE_DATE_EPOCH:-$$([ ! -e .git ] || git log -1 --format=%ct 2>/dev/null)}; \
 	t=$${t:-$$(date -r Makefile +%s)}; n=$$(date +%s); echo $$((t < n ? t : n)))
 
 WARN = -Wall -Wextra -Wconversion -Wshadow -Wstrict-prototypes -Wmissing-prototypes \
@@ -51,7 +53,7 @@ flags-fuzz    := -O1 -fno-omit-frame-pointer -fsanitize=fuzzer-no-link,address,u
 defines = -D_GNU_SOURCE -D_FILE_OFFSET_BITS=64 -DBUILD_TIME=$(BUILD_TIME) \
 	-DPAGES=$(PAGES) -DPENNYGATE_VERSION='"$(VERSION)"' -DCONFIG_PATH='"$(sysconfdir)/pennygate/pennygate.conf"' \
 	$(if $(filter linked,$(CURL)),-DCURL_LINKED)
-compile = $(cc) -std=c11 $(defines) -I. -g $(flags-$(VARIANT)) -ffile-prefix-map=$(CURDIR)=. \
+compile = $(cc) -std=c11 $(defines) -I. -g $(flags-$(VARIANT)) -ffile-prefix-map='$(CURDIR)=.' \
 	-ffunction-sections -fdata-sections $(WARN) $(CFLAGS)
 # A pointer in a table costs a bit and not 24 bytes, where linker and C library both know how: a
 # program that needs it is run.
@@ -71,7 +73,7 @@ program  = $(if $(filter build/release,$(dir)),build/pennygate,$(dir)/pennygate)
 # What a program without pages has no part of, by the names of files here and in tests/unit/test_*.
 people  := $(if $(filter 0,$(PAGES)),asset cli_password dashboard% guard metrics% pages)
 objects := $(patsubst %.c,$(dir)/%.o,$(filter-out $(people:%=gateway/%.c),\
-	$(wildcard platform/*.c store/*.c gateway/*.c)))
+	$(sort $(wildcard platform/*.c store/*.c gateway/*.c))))
 units   := $(patsubst %.c,$(dir)/%,$(filter-out $(people:%=tests/unit/test_%.c),\
 	$(wildcard tests/unit/test_*.c)))
 web     := $(patsubst gateway/web/%,build/web/%.h,$(wildcard gateway/web/*))
@@ -181,11 +183,20 @@ install: all
 	install -m 644 platform/examples/* $(DESTDIR)$(docdir)/examples
 	for d in $(hosts); do install -m 644 platform/$$d/* $(DESTDIR)$(docdir)/$$d || exit 1; done
 
+# The same bytes for the same commit: its date is that of all files, and gzip notes neither name
+# nor time.
+tarball = build/pennygate-$(VERSION).tar.gz
+dist:
+	@[ -e .git ] || { echo 'make dist needs the git repository' >&2; exit 1; }
+	@mkdir -p build
+	$(say)git archive --format=tar --prefix=pennygate-$(VERSION)/ HEAD | gzip -9n >$(tarball)
+	@echo $(tarball)
+
 clean:
 	rm -rf build
 
 .PHONY: all web plain units fuzzers benches run test test-all servers sdk browser unit property e2e sanitize fuzz lint \
-	bench size install clean
+	bench size dist install clean
 .SECONDARY: $(units:=.o) $(fuzzers:=.o) $(web:.h=)
 .DELETE_ON_ERROR:
 
