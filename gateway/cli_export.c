@@ -17,14 +17,18 @@
 
 /* ---- export ---- */
 
-static int make_file(const char *path, FILE **out)
+/* NULL: it was told why not. */
+static FILE *make_file(const char *path)
 {
     int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
 
+    FILE *f = fd >= 0 ? fdopen(fd, "w") : NULL;
+
     if (fd < 0 && errno == EEXIST)
-        return cli_fail("%s: there is one already; export never writes over a file", path);
-    *out = fd >= 0 ? fdopen(fd, "w") : NULL;
-    return *out != NULL ? CLI_OK : cli_fail_at(path, ERROR_SYSTEM);
+        cli_fail("%s: there is one already; export never writes over a file", path);
+    else if (f == NULL)
+        cli_fail_at(path, ERROR_SYSTEM);
+    return f;
 }
 
 /* Half an export would be refused, but it is as secret as a whole one. It may be in a directory
@@ -65,11 +69,11 @@ int cli_export(struct cli *cli)
     const char *path = cli->words[0];
     struct config *c;
     struct ledger *l;
-    FILE *f;
-    int status = make_file(path, &f);
+    FILE *f = make_file(path);
+    int status;
 
-    if (status != CLI_OK)
-        return status;
+    if (f == NULL)
+        return CLI_FAILED;
     status = cli_open(cli, NULL, &c, &l);
     if (status == CLI_OK)
         status = write_file(c, l, path, f);
@@ -81,19 +85,37 @@ int cli_export(struct cli *cli)
 
 /* ---- import ---- */
 
-static int open_file(const char *path, FILE **out)
+/* It must be one that its owner alone can have written and read. */
+static enum error judge_file(int fd)
 {
-    int fd = open(path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
     struct stat st;
 
-    if (fd < 0 || fstat(fd, &st) != 0)
-        return cli_fail_at(path, ERROR_SYSTEM);
+    if (fstat(fd, &st) != 0)
+        return ERROR_SYSTEM;
     if (!S_ISREG(st.st_mode))
-        return cli_fail_at(path, ERROR_NOT_REGULAR);
-    if ((st.st_mode & 077) != 0)
-        return cli_fail_at(path, ERROR_LOOSE_MODE);
-    *out = fdopen(fd, "r");
-    return *out != NULL ? CLI_OK : cli_fail_at(path, ERROR_MEMORY);
+        return ERROR_NOT_REGULAR;
+    return (st.st_mode & 077) == 0 ? ERROR_NONE : ERROR_LOOSE_MODE;
+}
+
+/* NULL: it was told why not. */
+static FILE *open_file(const char *path)
+{
+    int fd = open(path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+    FILE *f = NULL;
+    enum error e;
+
+    if (fd < 0) {
+        cli_fail_at(path, ERROR_SYSTEM);
+        return NULL;
+    }
+    e = judge_file(fd);
+    if (e == ERROR_NONE && (f = fdopen(fd, "r")) == NULL)
+        e = ERROR_MEMORY;
+    if (e != ERROR_NONE) {
+        cli_fail_at(path, e);
+        close(fd);
+    }
+    return f;
 }
 
 static int import_failed(const struct config *c, const char *path, enum error e,
@@ -149,11 +171,11 @@ int cli_import(struct cli *cli)
 {
     const char *path = cli->words[0];
     struct config *c;
-    FILE *f;
-    int status = open_file(path, &f);
+    FILE *f = open_file(path);
+    int status;
 
-    if (status != CLI_OK)
-        return status;
+    if (f == NULL)
+        return CLI_FAILED;
     status = cli_load(cli, &c);
     if (status == CLI_OK)
         status = cli_become_owner(cli, &c);

@@ -3,6 +3,7 @@
 # as in tests/lint.sh: "ok what" or "FAILED what"; status 1 if one failed.
 #
 # usage: tests/dist.sh VERSION
+# shellcheck disable=SC2317 # expect calls what it is given
 set -u
 version=$1
 name=pennygate-$version
