@@ -471,6 +471,7 @@ static void who_holds_the_fresh_store_is_refused(void **state)
 
     fill(f);
     char *text = export_text(f);
+    close_ledger(f); /* and with it its thread, before the fork */
     same_limits(f, g);
     FILE *in = tmpfile();
     assert_true(in && fputs(text, in) >= 0);
