@@ -19,8 +19,8 @@
 
 const script = document.currentScript;
 const told = script.dataset;
-const endpoint = new URL(told.endpoint || '.', told.endpoint ? document.baseURI : script.src)
-  .href.replace(/\/?$/, '/');
+const base = new URL(told.endpoint || new URL('.', script.src), document.baseURI).href
+  .replace(/\/?$/, '/');
 const credentials = 'cookies' in told ? 'include' : 'same-origin';
 
 // Without a prototype, since the codes of errors are looked up in it too.
@@ -48,40 +48,47 @@ const text = {
   offline: 'The site cannot be reached. Please check your connection.',
   trouble: 'The model cannot be asked at the moment.',
 };
-Object.assign(text, JSON.parse(told.strings || '{}'));
+
+// A comma too many in an attribute must not take the widget away.
+function attempt(name, act) {
+  try {
+    return act();
+  } catch (error) {
+    console.warn(`data-${name} ${told[name]}: ${error}`);
+  }
+}
+
+attempt('strings', () => {
+  for (const [name, words] of Object.entries(JSON.parse(told.strings || '{}'))) text[name] = '' + words;
+});
 
 // ---- what is on the page ----
 
-function make(tag, attributes, ...inside) {
-  const element = document.createElement(tag);
-  for (const name in attributes) element.setAttribute(name, attributes[name]);
-  element.append(...inside);
-  return element;
+function make(tag, given, ...inside) {
+  const made = document.createElement(tag);
+  for (const name in given) made.setAttribute(name, given[name]);
+  made.append(...inside);
+  return made;
 }
 
-// The system's colours go together in light, dark and forced colours alike.
+// The system's colours go together in light, dark and forced colours alike, and grey goes with both.
 const STYLE = `
 [hidden]{display:none!important}
 *{box-sizing:border-box}
-.box,.said,textarea,button{border:1px solid color-mix(in srgb,CanvasText 50%,Canvas);border-radius:.5rem}
-.box,textarea,button{background:Canvas;color:CanvasText}
+.box,.said,textarea,button{border:1px solid #777;border-radius:.5rem;background:Canvas;color:CanvasText;font:inherit}
 .box{max-width:44rem;margin-inline:auto;padding:1rem;line-height:1.5;text-align:start;overflow-wrap:anywhere}
-.light{color-scheme:light}
-.dark{color-scheme:dark}
-.auto{color-scheme:light dark}
-h2,p,ul,ol,pre,.said{margin:0 0 .5rem}
+h2,p,ul,ol,pre,.said,::slotted(h1){margin:0 0 .5rem}
+#own{margin:.5rem 0}
+#own,textarea,.said>strong{display:block}
 .talk{max-height:min(60vh,34rem);overflow:auto}
-.said{padding:.5rem .75rem}
+.said,pre,textarea{padding:.5rem}
 .said>:last-child{margin:0}
 .you{margin-inline-start:12%}
-.you,pre,code{background:color-mix(in srgb,CanvasText 8%,Canvas)}
-.who{display:block}
+.you,pre,code{background:#8882}
 ul,ol{padding:0 1.6em}
 p,li,pre{white-space:pre-wrap;unicode-bidi:isolate}
-pre{padding:.5rem}
 label,.over{font-weight:bold}
-textarea{display:block;width:100%;padding:.5rem;resize:vertical}
-textarea,button{font:inherit}
+textarea{width:100%;resize:vertical}
 .row{display:flex;flex-wrap:wrap;align-items:center;gap:.5rem 1rem;margin-top:.5rem}
 #left{margin-inline-end:auto}
 button{min-height:2.75rem;padding:.25rem 1.25rem}
@@ -95,27 +102,31 @@ const log = make('div', { role: 'log', 'aria-live': 'polite' });
 const talk = make('div', { class: 'talk', role: 'group', 'aria-label': text.talk, tabindex: 0,
   lang: told.lang || document.documentElement.lang, hidden: '' }, log);
 const note = make('p', { role: 'status', dir: 'auto' });
-const timer = make('p', { role: 'timer', dir: 'auto' });
-const retry = make('button', { type: 'button', hidden: '' }, text.retry);
+const timer = make('p', { role: 'timer', dir: 'auto', hidden: '' });
+const retry = make('button', { hidden: '' }, text.retry);
 // The page's own text, until it is known that the model can be asked.
-const slot = make('slot');
-const box = make('textarea', { id: 'box', rows: 3, dir: 'auto', 'aria-describedby': 'count left' });
+const slot = make('slot', { id: 'own' });
+const box = make('textarea', { id: 'box', rows: 3, 'aria-describedby': 'count left' });
 const count = make('span', { id: 'count', dir: 'ltr' });
 const left = make('span', { id: 'left' });
 const stop = make('button', { type: 'button' }, text.stop);
 const send = make('button', { class: 'send' }, text.send);
 const form = make('form', { hidden: '' }, make('label', { for: 'box' }, text.label), box,
   make('div', { class: 'row' }, count, left, stop, send));
-const all = make('section', { class: 'box ' + (told.theme || ''), dir: told.dir || '',
-  lang: told.lang || 'en', 'aria-label': title || text.label },
-title && make('h2', { dir: 'auto' }, title), talk, note, timer, retry, slot, form);
+// A page can have a heading of its own in it.
+const head = make('slot', { name: 'title' }, title && make('h2', { dir: 'auto' }, title));
+const all = make('section', { class: 'box', dir: told.dir || '', lang: told.lang || 'en',
+  'aria-label': title || text.label }, head, talk, note, timer, retry, slot, form);
+all.style.colorScheme = told.theme?.replace('auto', 'light dark') || '';
 const sheet = new CSSStyleSheet();
 sheet.replaceSync(STYLE);
 
 // From here on the page's own text is seen through the slot alone: what can fail has been done.
-let host = document.querySelector(told.target || '[data-pennygate]');
-if (!host) script.after(host = make('div'));
-const root = host.attachShadow({ mode: 'open' });
+const attach = (host) => host.attachShadow({ mode: 'open' });
+const place = make('div');
+const root = attempt('target', () => attach(document.querySelector(told.target || '[data-pennygate]')
+  || !told.target && place)) || attach(place);
+if (root.host === place) script.after(place);
 root.adoptedStyleSheets = [sheet];
 root.append(all);
 
@@ -125,68 +136,77 @@ let caps = {};
 // {role, content} of what has been answered, oldest first.
 let past = [];
 // AbortController of the answer that is coming.
-let running = null;
+let call;
 // Until /status says that there is more.
-let blocked = false;
-// When that is, as of Date.now(); 0: not known.
-let more = 0;
+let shut;
+// When to look whether there is, as of Date.now(); 0: not at all.
+let more;
 // Seconds, at least, until the next look.
-let patience = 1;
+let pace = 1;
+// Whether no question is left.
+let spent;
 
-const points = (string) => [...string].length;
-const say = (words) => { note.textContent = words; };
+const points = (raw) => [...raw].length;
+// The same is not read out twice.
+const say = (words, at = note) => { if (at.textContent !== words) at.textContent = words; };
 // What a limit of seconds leaves is no news to a person: it is back before it is read.
 const BURST_S = 60;
 const leftAfter = (headers) => {
-  const of = (name) => (headers.get(name)?.match(/;[wr]=\d+/g) ?? []).map((value) => value.slice(3));
+  const of = (name) => headers.get(name)?.match(/(?<=;[wr]=)\d+/g) ?? [];
   const windows = of('RateLimit-Policy');
   return Math.min(...of('RateLimit').filter((_, i) => windows[i] >= BURST_S));
 };
-const showLeft = (n) => { left.textContent = n < Infinity ? text.left.replace('{n}', n) : ''; };
+const showLeft = (n) => {
+  spent = n === 0;
+  say(n < Infinity ? text.left.replace('{n}', n) : '', left);
+};
 
 // Everything that can be pressed, and the counter, from the variables above.
 function show() {
   const focused = root.activeElement;
   const most = Math.min(caps.max_message_chars, caps.max_input_chars);
-  const over = points(box.value) > most;
-  count.textContent = points(box.value) + '/' + most;
+  const chars = points(box.value);
+  const over = chars > most;
+  say(chars + '/' + most, count);
   count.className = over ? 'over' : '';
   box.ariaInvalid = over;
-  if (!running && !blocked) {
+  // What is empty would be taken for left to right.
+  box.dir = box.value && 'auto';
+  if (!call && !shut) {
     if (over) say(text.over);
     else if (note.textContent === text.over) say('');
   }
-  send.disabled = running || blocked || over || !box.value.trim();
-  stop.hidden = !running;
-  retry.hidden = !blocked;
-  timer.hidden = !more;
+  send.disabled = call || shut || over || !box.value.trim();
+  stop.hidden = !call;
+  retry.hidden = !shut;
   // What had the focus and is gone must not leave the keyboard nowhere.
   if (focused?.hidden || focused?.disabled) box.focus();
 }
 
 function tick() {
-  const seconds = Math.ceil((more - Date.now()) / 1000);
-  if (!more || running) return;
-  if (seconds <= 0) return check();
-  timer.textContent = text.more.replace('{t}', seconds < 86400
-    ? new Date(seconds * 1000).toISOString().slice(seconds < 3600 ? 14 : 11, 19)
-    : text.days.replace('{n}', Math.ceil(seconds / 86400)));
+  const wait = Math.ceil((more - Date.now()) / 1000);
+  if (!more || call || document.hidden) return;
+  if (wait <= 0) return check();
+  say(text.more.replace('{t}', wait < 86400
+    ? new Date(wait * 1000).toISOString().slice(wait < 3600 ? 14 : 11, 19)
+    : text.days.replace('{n}', Math.ceil(wait / 86400))), timer);
 }
 
 // What an answer that is none says: pennygate's error, or the web server's own page.
-async function refusal(response) {
-  const { error } = await response.json().catch(() => 0) || {};
-  return { ...error, status: response.status, wait: response.headers.get('Retry-After') };
+async function refusal(reply) {
+  const { error } = await reply.json().catch(() => 0) || {};
+  return { ...error, status: reply.status, wait: reply.headers.get('Retry-After') };
 }
 
 // Says why not, and until when; with the page's own text, unless it is for a moment only or the
 // request itself was at fault.
 function refuse({ status, code, message, wait }) {
-  const asker = status === 400 || status === 413;
   say(text[code] || message || text.trouble);
-  blocked = !asker && status !== 502 && status !== 504;
-  more = blocked && wait > 0 ? Date.now() + Math.max(wait, patience) * 1000 : 0;
-  slot.hidden = asker || /^(burst|concurrent|busy|stopping)/.test(code);
+  shut = ![400, 413, 502, 504].includes(status);
+  slot.hidden = !shut && status < 500 || /^(burst|concurrent|busy|stopping)/.test(code);
+  // Of all others nobody knows when they end: it is looked at from time to time.
+  timer.hidden = !(shut && wait > 0 && /^(?!concurrent).*_limit$|^upstream_paused/.test(code));
+  more = shut ? Date.now() + Math.max(timer.hidden ? 0 : wait, pace) * 1000 : 0;
   tick();
   show();
 }
@@ -194,22 +214,22 @@ function refuse({ status, code, message, wait }) {
 // Asks how things stand, which costs nothing.
 async function check() {
   more = 0;
-  say('');
-  patience = Math.min(patience * 2, 64);
+  pace = Math.min(pace * 2, 64);
   try {
-    const response = await fetch(endpoint + 'status', { credentials, cache: 'no-store',
+    const reply = await fetch(base + 'status', { credentials, cache: 'no-store',
       signal: AbortSignal.timeout(15000) });
-    if (!response.ok) return refuse({ ...await refusal(response), status: 0 });
-    const answer = await response.json();
+    if (!reply.ok) return refuse({ ...await refusal(reply), status: 0 });
+    const answer = await reply.json();
     caps = answer.input;
     showLeft(Math.min(...answer.limits.map((limit) => limit.window_s < BURST_S ? 1 / 0 : limit.remaining)));
     if (!answer.available) return refuse({ ...answer, wait: answer.retry_after });
   } catch {
     return refuse({ code: 'offline' });
   }
-  if (blocked) say(text.again);
-  blocked = false;
-  patience = 1;
+  if (shut) say(text.again);
+  shut = false;
+  timer.hidden = true;
+  pace = 1;
   slot.hidden = true;
   form.hidden = false;
   show();
@@ -218,23 +238,23 @@ async function check() {
 // ---- an answer ----
 
 // Controls that turn text around serve to deceive here: each paragraph finds its own direction.
-const plain = (string) => string.replace(/[\r\u202a-\u202e\u2066-\u2069]/g, '');
+const plain = (raw) => raw.replace(/[\r\u202a-\u202e\u2066-\u2069]/g, '');
 
 // `code`, **strong**, *emphasis*, [a link](https://...), https://...
-const INLINE = new RegExp('`([^`]+)`|\\*\\*(.+?)\\*\\*|\\*(?!\\s)([^*]*[^*\\s])\\*|\\[([^\\][]+)\\]' +
-  '\\((https?://[^\\s()]+)\\)|https?://[^\\s<>"`*]*[^\\s<>"`*.,:;!?()\\]]', 'gi');
+const INLINE =
+  /`([^`]+)`|\*\*(.+?)\*\*|\*(?!\s)([^*]*[^*\s])\*|\[([^\][]+)\]\((https?:\/\/[^\s()]+)\)|https?:\/\/[^\s<>"`*]*[^\s<>"`*.,:;!?()\]]/gi;
 
-function inline(into, string) {
+function inline(into, raw) {
   let end = 0;
-  for (const found of string.matchAll(INLINE)) {
+  for (const found of raw.matchAll(INLINE)) {
     const [whole, code, strong, em, label, url = whole] = found;
-    into.append(string.slice(end, found.index), code ? make('code', {}, code)
+    into.append(raw.slice(end, found.index), code ? make('code', {}, code)
       : strong || em ? inline(make(strong ? 'strong' : 'em'), strong || em)
         : make('a', { href: url, title: url, target: '_blank',
           rel: 'noopener noreferrer nofollow ugc' }, label || url));
     end = found.index + whole.length;
   }
-  into.append(string.slice(end));
+  into.append(raw.slice(end));
   return into;
 }
 
@@ -242,7 +262,7 @@ const ITEM = /^\s*(?:[-*+]|(\d{1,9})[.)])\s+(.+)/;
 
 // A message on the page.
 function bubble(kind, who, ...inside) {
-  return make('div', { class: 'said ' + kind }, make('strong', { class: 'who' }, who), ...inside);
+  return make('div', { class: 'said ' + kind }, make('strong', {}, who), ...inside);
 }
 
 // Writes an answer that comes in pieces. What has ended is written once; the line that has not is
@@ -252,16 +272,16 @@ function writer() {
   // The line that has not ended, and what is not yet shown.
   let rest = '';
   // The paragraph, list or code that the next line goes on with.
-  let block = null;
+  let block;
   // How many lines are in it.
-  let size = 0;
+  let size;
   // Within ```.
-  let fence = false;
+  let fence;
   // What the last line has become.
-  let written = null;
+  let last;
   let undo = () => {};
-  let later = 0;
-  let pause = 0;
+  let later;
+  let pause;
 
   // Not without end: to find its direction, a browser may look through all of a block each time.
   function open(tag, start) {
@@ -271,21 +291,21 @@ function writer() {
     said.append(block);
   }
 
-  function line(string) {
-    const [, number, words] = !fence && ITEM.exec(string) || [];
-    written = null;
-    if (/^\s*```/.test(string)) {
+  function line(raw) {
+    const [, number, words] = !fence && ITEM.exec(raw) || [];
+    last = null;
+    if (/^\s*```/.test(raw)) {
       block = null;
       fence = !fence;
       if (fence) open('pre');
-    } else if (!fence && !string.trim()) {
+    } else if (!fence && !raw.trim()) {
       block = null;
     } else {
       open(fence ? 'pre' : !words ? 'p' : number ? 'ol' : 'ul', number);
-      written = words ? make('li', { dir: 'auto' }) : make('span', {}, block.firstChild ? '\n' : '');
-      if (fence) written.append(string);
-      else inline(written, words || string.replace(/^#{1,6}\s+(.+)/, '**$1**'));
-      block.append(written);
+      last = words ? make('li', { dir: 'auto' }) : make('span', {}, block.firstChild ? '\n' : '');
+      if (fence) last.append(raw);
+      else inline(last, words || raw.replace(/^#{1,6}\s+(.+)/, '**$1**'));
+      block.append(last);
     }
   }
 
@@ -297,16 +317,16 @@ function writer() {
     rest = lines.pop();
     lines.forEach(line);
     const before = [block, fence, size];
-    written = null;
+    last = null;
     if (rest) line(rest);
     undo = () => {
-      written?.remove();
+      last?.remove();
       if (block !== before[0]) block?.remove();
       [block, fence, size] = before;
     };
     later = 0;
     if (!said.parentNode) talk.append(said);
-    if (follows) talk.scrollTop = talk.scrollHeight;
+    if (follows) talk.scrollTop = 1e9;
     pause = Math.max(50, 9 * (Date.now() - begun));
   }
 
@@ -324,26 +344,26 @@ function writer() {
 }
 
 // As much of what has been said as the caps have room for: the oldest go first, in pairs.
-function within(question) {
-  const messages = [...past, { role: 'user', content: question }];
-  while (messages.length > 1 && (messages.length > caps.max_history
-    || points(messages.map((one) => one.content).join('')) > caps.max_input_chars)) {
-    messages.splice(0, 2);
+function within(words) {
+  const sent = [...past, { role: 'user', content: words }];
+  while (sent[1] && (sent.length > caps.max_history
+    || points(sent.map((one) => one.content).join('')) > caps.max_input_chars)) {
+    sent.splice(0, 2);
   }
-  return messages;
+  return sent;
 }
 
 const CUT = { status: 502, code: 'cut' };
 
 // Asks, and hands on the text of the answer. Returns what is to be said of its end; throws what
 // refuse() takes, or an error of the network.
-async function answer(messages, add) {
-  const response = await fetch(endpoint + 'v1/chat/completions', { method: 'POST', credentials,
-    headers: { 'Content-Type': 'application/json' }, signal: running.signal,
-    body: JSON.stringify({ model: told.model, messages, stream: true }) });
-  showLeft(leftAfter(response.headers));
-  if (!response.ok) throw await refusal(response);
-  const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
+async function answer(sent, add) {
+  const reply = await fetch(base + 'v1/chat/completions', { method: 'POST', credentials,
+    headers: { 'Content-Type': 'application/json' }, signal: call.signal,
+    body: JSON.stringify({ model: told.model, messages: sent, stream: true }) });
+  showLeft(leftAfter(reply.headers));
+  if (!reply.ok) throw await refusal(reply);
+  const reader = reply.body.pipeThrough(new TextDecoderStream()).getReader();
   let why = '';
   // The line of the stream that has not ended.
   let rest = '';
@@ -367,23 +387,23 @@ async function answer(messages, add) {
 }
 
 async function ask() {
-  const question = box.value;
-  const messages = within(question);
-  const asked = bubble('you', text.you, make('p', { dir: 'auto' }, plain(question)));
+  const words = box.value;
+  const sent = within(words);
+  const asked = bubble('you', text.you, make('p', { dir: 'auto' }, plain(words)));
   let whole = '';
   let ending = '';
-  let trouble = null;
-  let shown = null;
-  running = new AbortController();
+  let trouble;
+  let shown;
+  call = new AbortController();
   log.append(asked);
   talk.hidden = false;
-  talk.scrollTop = talk.scrollHeight;
+  talk.scrollTop = 1e9;
   box.value = '';
   slot.hidden = true;
   say(text.coming);
   show();
   try {
-    ending = await answer(messages, (piece) => {
+    ending = await answer(sent, (piece) => {
       if (!whole) say('');
       shown ||= writer();
       shown.add(piece);
@@ -391,48 +411,52 @@ async function ask() {
     });
     if (!whole) ending += ' ' + text.empty;
   } catch (error) {
-    if (running.signal.aborted) ending = text.stopped;
+    if (call.signal.aborted) ending = text.stopped;
     else trouble = error.status ? error : whole ? CUT : { code: 'offline' };
   }
   // What has not been read to its end must not be paid for.
-  running.abort();
-  running = null;
+  call.abort();
+  call = null;
   shown?.end();
   if (whole) {
-    past = [...messages, { role: 'assistant', content: whole }];
+    past = [...sent, { role: 'assistant', content: whole }];
   } else {
     // What was not answered is not part of the conversation: back into the box.
     asked.remove();
-    box.value = question + (box.value && '\n' + box.value);
+    box.value = words + (box.value && '\n' + box.value);
   }
   talk.hidden = !log.firstChild;
   say(ending);
   show();
   if (trouble) refuse(trouble);
-  else if (left.textContent === text.left.replace('{n}', 0)) check();
+  else if (spent) check();
 }
 
 // ---- what a person does ----
 
-form.onsubmit = (event) => {
-  event.preventDefault();
+const leave = () => call?.abort();
+form.onsubmit = (e) => {
+  e.preventDefault();
   if (send.disabled) return;
   box.focus();
   ask();
 };
 box.oninput = show;
-all.onkeydown = (event) => {
+all.onkeydown = (e) => {
   // While words are composed the keys belong to them; Safari tells by 229 alone.
-  if (event.isComposing || event.keyCode === 229) return;
-  if (event.key === 'Escape') running?.abort();
-  if (event.key !== 'Enter' || event.shiftKey || event.target !== box) return;
-  event.preventDefault();
+  if (e.isComposing || e.keyCode === 229) return;
+  if (e.key === 'Escape') leave();
+  if (e.key !== 'Enter' || e.shiftKey || e.target !== box) return;
+  e.preventDefault();
   form.requestSubmit();
 };
-stop.onclick = () => running?.abort();
-retry.onclick = check;
-addEventListener('online', () => blocked && check());
-addEventListener('pagehide', () => running?.abort());
+stop.onclick = leave;
+retry.onclick = () => {
+  say('');
+  check();
+};
+addEventListener('online', () => shut && check());
+addEventListener('pagehide', leave);
 setInterval(tick, 1000);
 check();
 })();

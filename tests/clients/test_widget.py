@@ -271,33 +271,61 @@ def test_at_its_end_one_can_ask_again(show, page, model):
     until(lambda: model.count == 2, 10, "the second call")
 
 
-@pytest.mark.parametrize("seconds, words", [
-    (200, r"03:(20|1\d)"), (7500, r"02:0[45]:\d\d"), (86_400 * 3 - 5, "3 days"), (86_400 * 30, "30 days")])
-def test_a_wait_of_any_length_is_told(show, standin, seconds, words):
-    standin.status = {**STATUS, "available": False, "code": "site_limit", "message": "No more.", "retry_after": seconds}
-    widget = show(standin, path="/page.html", ready=False)
-    until(lambda: re.fullmatch(f"You can ask again in {words}\\.", widget.wait), 10, "the time to wait")
-    assert widget.note == "No more." and widget.fallback
-
-
-@pytest.mark.parametrize("code", ["constructor", "__proto__", "toString"])
-def test_a_code_is_no_word_of_the_language(show, standin, code):
-    standin.status = {**STATUS, "available": False, "code": code, "message": "No more."}
-    widget = show(standin, path="/page.html", ready=False)
-    until(lambda: widget.note == "No more.", 10, "the reason")
-
-
-def test_it_looks_less_and_less_often(show, page, model):
-    """A place that is taken for long is no reason to ask each second."""
+def test_it_looks_less_and_less_often(show, page, browser, model):
+    """A place that is taken for long is no reason to ask each second; and nobody knows for how long."""
     server = page(limits={"visitor-at-once": limit("address", "concurrent", None, 1)})
     model.set(hang=True)
     call = server.begin(stream=True)
     until(lambda: model.stats()["open"] == 1, 10, "the call")
     widget = show(server, ready=False)
     until(lambda: "earlier answer" in widget.note, 10, "the refusal")
-    seen = set()
-    until(lambda: seen.add(widget.wait) or "00:07" in " ".join(seen), 30, "a longer wait")
+    until(lambda: looks(widget) >= 4, 40, "it to look again by itself")
+    times = browser.execute_script("""
+        return performance.getEntriesByType('resource').filter(({ name }) => name.endsWith('/status'))
+            .map((one) => one.startTime)""")
+    assert times[3] - times[2] >= 7000 > 1900 <= times[1] - times[0], times
+    assert widget.wait == "" and not widget.fallback and widget.retry.is_displayed()
     call.close()
+
+
+@pytest.mark.parametrize("code", ["paused", "meter_unavailable", "clock", "configuration", "busy", "stopping"])
+def test_no_time_is_promised_that_nobody_knows(show, browser, standin, code):
+    """They carry Retry-After for programs; a person would see it run down and begin anew."""
+    standin.status = {**STATUS, "available": False, "code": code, "message": f"It is {code}.", "retry_after": 60}
+    widget = show(standin, path="/page.html", ready=False)
+    until(lambda: code in widget.note, 10, "the reason")
+    assert widget.wait == ""
+    browser.execute_script("""
+        window.told = 0;
+        new MutationObserver(() => told++).observe(arguments[0], { childList: true });""",
+        widget.one("[role=status]"))
+    until(lambda: looks(widget) >= 3, 20, "it to look again by itself")
+    assert widget.wait == "" and browser.execute_script("return told") == 0, "the same is not read out again"
+    standin.status = STATUS
+    until(lambda: widget.note == "You can ask again.", 20, "it to notice")
+    assert widget.box.is_displayed() and not widget.fallback and not widget.retry.is_displayed()
+
+
+def test_a_page_that_nobody_sees_asks_nothing(show, browser, standin):
+    """A tab that was left open must not ask all night how things stand."""
+    standin.status = {**STATUS, "available": False, "code": "paused", "message": "It is paused."}
+    widget = show(standin, path="/page.html", ready=False)
+    until(lambda: "paused" in widget.note, 10, "the reason")
+    browser.execute_script("""
+        Object.defineProperty(document, 'hidden', { value: true, configurable: true });
+        window.since = performance.now();""")
+    until(lambda: browser.execute_script("return performance.now() > since + 8000"), 20, "two looks' time")
+    assert looks(widget) <= 2, "one more can have begun"
+    browser.execute_script("delete document.hidden")
+    until(lambda: looks(widget) >= 3, 20, "it to look again")
+
+
+@pytest.mark.parametrize("code", ["site_limit", "upstream_paused"])
+def test_a_time_that_is_known_is_told(show, standin, code):
+    standin.status = {**STATUS, "available": False, "code": code, "message": f"It is {code}.", "retry_after": 60}
+    widget = show(standin, path="/page.html", ready=False)
+    until(lambda: re.fullmatch(r"You can ask again in 0[01]:\d\d\.", widget.wait), 10, "the time")
+    assert looks(widget) == 1
 
 
 @pytest.mark.parametrize("status, words", [(500, "proper answer"), (401, "not available to this site")])
@@ -407,27 +435,34 @@ def test_a_gateway_that_is_not_there_yet(show, standin):
     until(lambda: widget.box.is_displayed(), 10, "the widget")
 
 
-def test_until_it_knows_it_shows_the_sites_text(show, standin):
-    """A server that says nothing: the text is there from the beginning, and not for ever alone."""
-    standin.ready.clear()
-    widget = show(standin, path="/page.html", ready=False)
-    until(lambda: widget.all(".box"), 10, "the widget")
-    assert widget.fallback and not widget.box.is_displayed()
-    until(lambda: "cannot be reached" in widget.note, 25, "it to have waited long enough")
-    assert widget.fallback and widget.retry.is_displayed()
-    standin.ready.set()
-    widget.retry.click()
-    until(lambda: widget.box.is_displayed(), 10, "the widget")
+@pytest.mark.parametrize("text", ["{'send': 'Senden'}", '{"send": "Senden",}', "null", '{"send": 7}'])
+def test_words_that_cannot_be_read_leave_the_own_ones(show, browser, text):
+    widget = show(strings=text)
+    assert widget.send.text == ("7" if "7" in text else "Send")
+    told = [one["message"] for one in browser.get_log("browser") if one["level"] == "WARNING"]
+    assert len(told) == ("7" not in text) and all("data-strings" in one for one in told), told
 
 
-@pytest.mark.parametrize("data", [{"strings": "{'send': 'Senden'}"}, {"target": "form"}], ids=["its words", "its place"])
-def test_a_widget_that_cannot_start_leaves_the_sites_text(page, browser, data):
-    """Words that are no JSON; a place that can have no shadow tree."""
-    server = page()
-    text = document(body=f'<form id="ask"><p>{FALLBACK}</p></form>', **data)
-    browser.get(f"http://127.0.0.1:{server.port}/{server.put_page(text)}")
-    until(lambda: browser.execute_script("return seen.length"), 5, "its error")
+@pytest.mark.parametrize("target", ["#missing", "#7", "form"], ids=["none", "no selector", "no shadow"])
+def test_a_place_that_cannot_be_taken_is_told(show, browser, model, target):
+    """The widget is behind the script then, and the site's own text where it was."""
+    model.set(gap_ms=0)
+    widget = show(text=document(body=f'<form id="ask"><p>{FALLBACK}</p></form>', target=target), host="script + div")
+    told = [one["message"] for one in browser.get_log("browser") if one["level"] == "WARNING"]
+    assert len(told) == 1 and "data-target" in told[0] and target in told[0], told
     assert browser.find_element("css selector", "#ask p").is_displayed()
+    widget.ask()
+    assert widget.ended().endswith("gathered.")
+
+
+def test_the_sites_text_has_lines_of_its_own(show, page, browser):
+    """Also where it is plain text, in no element."""
+    server = page()
+    server.site.run("pause")
+    widget = show(server, ready=False, body='<div id="ask">Plain <a href="/">text</a></div>')
+    until(lambda: widget.retry.is_displayed(), 10, "the button")
+    link, retry = browser.find_element("css selector", "#ask a"), widget.retry.rect
+    assert link.rect["y"] >= retry["y"] + retry["height"]
 
 
 def test_callers_without_a_key_hear_of_it(show, page, model):
@@ -842,3 +877,13 @@ def test_right_to_left_turns_the_box(show, model):
         [widget.one(".box"), *widget.answers[-1].find_elements("css selector", "p")])
     assert sides == ["rtl", "rtl", "ltr"], "each paragraph has a direction of its own"
     assert widget.send.rect["x"] < widget.one("#count").rect["x"]
+
+
+def test_the_empty_box_has_the_widgets_direction(show):
+    """Its caret stands where one begins; what is written finds its own."""
+    widget = show(direction="rtl", lang="he")
+    direction = "return getComputedStyle(arguments[0]).direction"
+    assert widget.browser.execute_script(direction, widget.box) == "rtl"
+    for text, found in (("Salt", "ltr"), ("", "rtl"), ("מלח", "rtl")):
+        set_text(widget, text)
+        assert widget.browser.execute_script(direction, widget.box) == found, text
