@@ -62,6 +62,16 @@ def test_the_page_is_light(shown, browser):
     assert sent < 16_000, "in bytes"
 
 
+def test_title_and_box_stand_together(shown, browser):
+    """However wide the window is."""
+    if "chat" in browser.current_url:
+        title = shown.one("h2").rect
+    else:
+        title = browser.find_element("css selector", "h1").rect
+    box, label = shown.one(".box").rect, shown.one("label").rect
+    assert abs(title["x"] - label["x"]) < 1 and box["y"] < title["y"] < label["y"]
+
+
 @pytest.mark.skipif(not AXE.exists(), reason="axe-core is not installed: tests/run-all browser does it")
 def test_axe_finds_nothing(shown, browser):
     browser.get_log("browser")
