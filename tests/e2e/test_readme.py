@@ -1,5 +1,6 @@
 """What the README shows is accepted: each line of a configuration, and what `check` says of the
 example that it quotes."""
+import json
 import re
 
 import pytest
@@ -52,8 +53,8 @@ def test_the_widget_is_as_described():
     rows = re.findall(r"^\| (`data-.*?) \|", section, re.M)
     assert {"data-" + (a or b) for a, b in told} == set(re.findall(r"`([a-z-]+)`", " ".join(rows)))
     words = re.search(r"^const text = \{\n(.*?)^\};", source, re.M | re.S)[1]
-    names = re.search(r"The names of `data-strings` are (.*?), at the beginning", section, re.S)[1]
-    assert re.findall(r"^  ([a-z]+):", words, re.M) == re.findall(r"`(\w+)`", names)
+    english = json.loads(re.search(r'^    \{"title".*?\}$', section, re.M | re.S)[0])
+    assert re.findall(r"^  ([a-z]+): '(.*)',$", words, re.M) == list(english.items())
     assert (ROOT / "build/web/widget.js").stat().st_size < 12000
 
 
