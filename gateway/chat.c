@@ -427,8 +427,12 @@ void chat_handle(const struct chat_job *job, struct chat_log *log)
     };
     bool go = true;
 
-    *log = (struct chat_log){
-        .model = "-", .subject = "-", .usage = "none", .first_ms = -1, .decision_us = -1};
+    *log = (struct chat_log){.what = log->what,
+                             .model = "-",
+                             .subject = "-",
+                             .usage = "none",
+                             .first_ms = -1,
+                             .decision_us = -1};
     for (size_t i = 0; i < sizeof(steps) / sizeof(steps[0]) && go; i++)
         go = steps[i](&c);
     count_decision(&c);

@@ -29,6 +29,7 @@ struct chat_job {
 
 /* What came of it, for the log line. */
 struct chat_log {
+    const char *what;  /* as route_name */
     enum code code;    /* CODE_NONE: answered */
     bool gone;         /* the caller left */
     bool admitted;     /* a call was charged */
@@ -46,7 +47,7 @@ struct chat_log {
 /* What came of it in one word, for log and transcript: ok, gone, or the code's name. */
 const char *chat_result(const struct chat_log *log);
 
-/* Answers the exchange. */
+/* Answers the exchange. All of the log but `what` is set. */
 void chat_handle(const struct chat_job *job, struct chat_log *log);
 
 #endif

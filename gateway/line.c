@@ -95,12 +95,13 @@ void line_write(const struct site_use *use, const struct reply *r, struct chat_l
     if (log->line.left_out > 0)
         snprintf(left_out, sizeof(left_out), " left_out=%lu",
                  (unsigned long)log->line.left_out);
-    log_line_at(log->line.time_s, LOG_LEVEL_INFO,
-                "id=%s verdict=%s subject=%s code=%s model=%s limit=%s usage=%s in=%llu "
-                "out=%llu decision_us=%lld ms=%lld first_ms=%lld calls=%u%s",
-                r->id, verdict(log), log->subject, chat_result(log), log->model,
-                log->limit[0] != '\0' ? log->limit : "-", log->usage,
-                (unsigned long long)log->tokens_in, (unsigned long long)log->tokens_out,
-                (long long)log->decision_us, (long long)ms, (long long)log->first_ms,
-                log->calls, left_out);
+    log_line_at(
+        log->line.time_s, LOG_LEVEL_INFO,
+        "id=%s what=%s verdict=%s subject=%s code=%s model=%s limit=%s usage=%s in=%llu "
+        "out=%llu decision_us=%lld ms=%lld first_ms=%lld calls=%u%s",
+        r->id, log->what, verdict(log), log->subject, chat_result(log), log->model,
+        log->limit[0] != '\0' ? log->limit : "-", log->usage,
+        (unsigned long long)log->tokens_in, (unsigned long long)log->tokens_out,
+        (long long)log->decision_us, (long long)ms, (long long)log->first_ms, log->calls,
+        left_out);
 }

@@ -30,6 +30,16 @@ static const struct {
 #endif
 };
 
+/* Words for the log; nothing of what a stranger has written. */
+static const char *const names[] = {
+    [ROUTE_OPTIONS] = "options",       [ROUTE_CHAT] = "chat",
+    [ROUTE_MODELS] = "models",         [ROUTE_STATUS] = "status",
+    [ROUTE_SELF_TEST] = "self-test",   [ROUTE_PAGE] = "page",
+    [ROUTE_PAGE_BELOW] = "page",       [ROUTE_WIDGET] = "widget",
+    [ROUTE_DASHBOARD] = "owner",       [ROUTE_DASHBOARD_JSON] = "owner",
+    [ROUTE_DASHBOARD_STYLE] = "owner", [ROUTE_METRICS] = "owner",
+};
+
 /* Whether first and second, one after the other, are `whole`. */
 static bool joined_equal(const char *first, const char *second, const char *whole)
 {
@@ -98,6 +108,13 @@ enum route route_find(const char *method, const char *script_name, const char *p
             return check_method(i, method, allow);
     }
     return ROUTE_NOT_FOUND;
+}
+
+const char *route_name(enum route r)
+{
+    const char *name = (size_t)r < sizeof(names) / sizeof(names[0]) ? names[r] : NULL;
+
+    return name != NULL ? name : "-";
 }
 
 bool route_guarded(enum route r)

@@ -38,6 +38,9 @@ enum route {
 enum route route_find(const char *method, const char *script_name, const char *path_info,
                       const char *mount, bool page, const char **allow);
 
+/* What is asked, in a word for the log: chat, models, status, page, widget, owner, options,
+ * self-test; "-" for ROUTE_NOT_FOUND and ROUTE_METHOD. Static storage. */
+const char *route_name(enum route r);
 /* Whether it is for the owner, who has to show who he is. */
 bool route_guarded(enum route r);
 /* Whether it is of a file that is part of the program, or leads to one: answered in any state. */

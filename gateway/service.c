@@ -223,6 +223,7 @@ static void answer(struct service *s, const struct site_use *use, struct reply *
     enum code why = atomic_load(&s->stopping) ? CODE_STOPPING : use->code;
     enum route route = find_route(reply->x, use->config, &allow);
 
+    log->what = route_name(route);
     log->code = turn_away(route, use, reply->access, why);
     if (log->code != CODE_NONE)
         reply_error(reply,
@@ -253,8 +254,12 @@ void service_handle(struct service *s, struct exchange *x)
 {
     int64_t start = clock_monotonic_ms();
     struct site_use use;
-    struct chat_log log = {
-        .model = "-", .subject = "-", .usage = "none", .first_ms = -1, .decision_us = -1};
+    struct chat_log log = {.what = "-",
+                           .model = "-",
+                           .subject = "-",
+                           .usage = "none",
+                           .first_ms = -1,
+                           .decision_us = -1};
     struct access access;
     struct reply reply;
 

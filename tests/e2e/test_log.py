@@ -9,9 +9,9 @@ import time
 
 import pytest
 
-from harness import MODES, ROOT, WIDE, limit, until
+from harness import CHAT, MODES, ROOT, WIDE, limit, until
 
-WORDS = ["time", "level", "id", "verdict", "subject", "code", "model", "limit", "usage", "in", "out",
+WORDS = ["time", "level", "id", "what", "verdict", "subject", "code", "model", "limit", "usage", "in", "out",
          "decision_us", "ms", "first_ms", "calls"]
 NUMBERS = ["in", "out", "decision_us", "ms", "first_ms", "calls"]
 ONE = {**WIDE, "site-day": limit("everyone", "calls", "day", 1)}
@@ -77,6 +77,22 @@ def test_what_a_line_says(gate, mode, form):
     assert (refused["code"], refused["usage"], refused["calls"]) == ("site_limit", "none", 0)
     assert (lines["failed"]["code"], lines["failed"]["subject"]) == ("not_found", "-")
     assert (lines["-"]["code"], lines["-"]["limit"]) == ("ok", "-")
+    assert [line["what"] for line in lines.values()] == ["chat", "chat", "-", "status"]
+
+
+def test_a_line_says_what_was_asked(gate):
+    """In words of ours; nothing of what the caller has written."""
+    server = gate(log={"rate": 1000})
+    paths = {"/v1/models": "models", "/status": "status", "/": "page", "": "page", "/widget.js": "widget",
+             "/dashboard": "owner", "/dashboard.json": "owner", "/dashboard.css": "owner", "/metrics": "owner",
+             "/what=chat": "-", CHAT: "-"}
+    for path, what in paths.items():
+        assert line_of(server, server.get(path))["what"] == what, path
+    asked = {("OPTIONS", "/status"): "options", ("POST", "/v1/self-test"): "self-test", ("PUT", CHAT): "-",
+             ("POST", CHAT): "chat"}
+    for (method, path), what in asked.items():
+        answer = server.open(method, path, b"{", [("Origin", f"http://127.0.0.1:{server.port}")]).answer()
+        assert line_of(server, answer)["what"] == what, path
 
 
 def test_the_manual_explains_every_word():

@@ -146,6 +146,26 @@ static void without_its_page_a_site_has_nothing_at_its_root(void **state)
                      PAGE(ROUTE_WIDGET));
 }
 
+static void what_is_asked_has_a_word(void **state)
+{
+    static const struct {
+        enum route route;
+        const char *name;
+    } words[] = {
+        {ROUTE_NOT_FOUND, "-"},         {ROUTE_METHOD, "-"},
+        {ROUTE_OPTIONS, "options"},     {ROUTE_CHAT, "chat"},
+        {ROUTE_MODELS, "models"},       {ROUTE_STATUS, "status"},
+        {ROUTE_SELF_TEST, "self-test"}, {ROUTE_PAGE, "page"},
+        {ROUTE_PAGE_BELOW, "page"},     {ROUTE_WIDGET, "widget"},
+        {ROUTE_DASHBOARD, "owner"},     {ROUTE_DASHBOARD_JSON, "owner"},
+        {ROUTE_METRICS, "owner"},       {ROUTE_DASHBOARD_STYLE, "owner"},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(words) / sizeof(words[0]); i++)
+        assert_string_equal(route_name(words[i].route), words[i].name);
+}
+
 static void each_page_is_the_owners_or_everybodys(void **state)
 {
     (void)state;
@@ -171,6 +191,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(f10_routes_are_exact),
         cmocka_unit_test(without_its_page_a_site_has_nothing_at_its_root),
+        cmocka_unit_test(what_is_asked_has_a_word),
         cmocka_unit_test(each_page_is_the_owners_or_everybodys),
         cmocka_unit_test(a_wrong_method_is_told_the_right_ones),
     };
