@@ -90,6 +90,16 @@ static bool is_for_us(const struct config *c)
     return owner_of(c->store, &o) == ERROR_NONE ? o.uid == geteuid() : geteuid() != 0;
 }
 
+/* For CGI processes, of which none stays to tell it. Standard error is not where their lines are:
+ * cron makes mails of it. */
+static void tell_left_out(const struct config *c, struct ledger *l)
+{
+    if (c->log_target != LOG_TARGET_SYSLOG)
+        return;
+    log_open(c->log_target, c->log_format, c->log_level);
+    ledger_log_tell(l, 0);
+}
+
 /* With durability `commit` nothing waits to be copied, so that --stop has no more to do. */
 int cli_maintain(struct cli *cli)
 {
@@ -109,6 +119,7 @@ int cli_maintain(struct cli *cli)
     if (e == ERROR_NONE) {
         status = cli_expire_transcripts(c);
         alerter_deliver(c, l);
+        tell_left_out(c, l);
         return status;
     }
     if (code_of_error(e) == CODE_METER || code_of_error(e) == CODE_CLOCK)

@@ -85,13 +85,25 @@ static const char *verdict(const struct chat_log *log)
     return code_entry(log->code)->status == 429 ? "refused" : "failed";
 }
 
+/* If no line follows, timed work tells of the one that was left out. */
+static void have_it_told(const struct site_use *use)
+{
+    const struct policy p = config_policy(use->config, false);
+
+    if (use->ledger != NULL)
+        ledger_begin_timed(use->ledger, &p);
+}
+
 void line_write(const struct site_use *use, const struct reply *r, struct chat_log *log,
                 int64_t ms)
 {
     char left_out[24] = "";
 
-    if (!line_wanted(&log->line, use, log->admitted))
+    if (!line_wanted(&log->line, use, log->admitted)) {
+        if (log->line.time_s != 0 && !r->x->single)
+            have_it_told(use);
         return;
+    }
     if (log->line.left_out > 0)
         snprintf(left_out, sizeof(left_out), " left_out=%lu",
                  (unsigned long)log->line.left_out);
@@ -104,4 +116,9 @@ void line_write(const struct site_use *use, const struct reply *r, struct chat_l
         (unsigned long long)log->tokens_in, (unsigned long long)log->tokens_out,
         (long long)log->decision_us, (long long)ms, (long long)log->first_ms, log->calls,
         left_out);
+}
+
+void line_end(void)
+{
+    ledger_log_tell(NULL, take_own());
 }

@@ -112,6 +112,7 @@ bool service_free(struct service *s, int64_t bound_ms)
     s->pages = NULL;
     if (s->recorder != NULL)
         recorder_stop(s->recorder); /* it writes on while the ledger's writer ends */
+    line_end();
     now = clock_monotonic_ms();
     if (!site_free(s->site, now < until ? until - now : 0))
         return false;

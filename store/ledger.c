@@ -426,6 +426,7 @@ bool ledger_close(struct ledger *l, int64_t bound_ms)
         return true;
     if (!writer_stop(l, bound_ms))
         return false;
+    ledger_log_tell(l, 0);
     ledger_free(l);
     return true;
 }
@@ -715,6 +716,14 @@ enum error ledger_maintain(struct ledger *l, const struct policy *p)
     if (e != ERROR_NONE || !batch_wanted(l, p))
         return e;
     return ledger_order(l, p, OP_MAINTAIN, NULL, 0);
+}
+
+void ledger_begin_timed(struct ledger *l, const struct policy *p)
+{
+    if (writer_running(l)) /* by a newer policy perhaps */
+        return;
+    note_policy(l, p);
+    writer_begin(l);
 }
 
 enum error ledger_clock_reset(struct ledger *l, const struct policy *p)

@@ -307,6 +307,11 @@ uint32_t ledger_live_refused_others(const struct ledger_live *v);
 bool ledger_log_line(struct ledger *l, uint32_t now_s, unsigned per_second, uint32_t *left_out);
 /* For a line that is written whatever the bound: how many were not since the last that was. */
 uint32_t ledger_log_left_out(struct ledger *l);
+/*
+ * Tells in a line of its own what no request's line has told of yet, and of `more`. l may be
+ * NULL. Timed work and ledger_close do, since after the end of a flood no request need come.
+ */
+void ledger_log_tell(struct ledger *l, uint32_t more);
 
 /* For the owner. `paused` is a row that every decision reads. */
 enum error ledger_set_paused(struct ledger *l, const struct policy *p, bool paused);
@@ -436,6 +441,8 @@ enum error ledger_password(struct ledger *l, uint8_t hash[KEY_HASH]);
 
 /* Timed work: folds the board, erases what has ended, advances the period keys. */
 enum error ledger_maintain(struct ledger *l, const struct policy *p);
+/* Has this process do so by itself each minute from now on, as after a ledger_reserve. */
+void ledger_begin_timed(struct ledger *l, const struct policy *p);
 
 /*
  * Sets store time to the clock's on purpose (it may go back), starts fresh period keys, and

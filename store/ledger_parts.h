@@ -275,6 +275,9 @@ void writer_init(struct writer *w);
 enum error writer_do(struct ledger *l, struct op *op);
 /* Queues without waiting. */
 enum error writer_post(struct ledger *l, struct op *op);
+/* Starts the writer's thread, if it does not run yet, for timed work. */
+void writer_begin(struct ledger *l);
+bool writer_running(struct ledger *l);
 bool writer_stop(struct ledger *l, int64_t bound_ms);
 struct op *op_new(enum op_kind kind, const struct policy *p);
 void op_free(struct op *op);

@@ -3,6 +3,7 @@
  * refusals cannot fill the disk. The second and its lines are in one counter of the board, so
  * that no two processes can begin the same second.
  */
+#include "platform/log.h"
 #include "store/ledger_parts.h"
 
 #define COUNT_BITS  12
@@ -62,4 +63,15 @@ bool ledger_log_line(struct ledger *l, uint32_t now_s, unsigned per_second, uint
 uint32_t ledger_log_left_out(struct ledger *l)
 {
     return take_left_out(l->board);
+}
+
+void ledger_log_tell(struct ledger *l, uint32_t more)
+{
+    if (!log_writes(LOG_LEVEL_INFO))
+        return; /* nor taken */
+    if (l != NULL)
+        more += take_left_out(l->board);
+    if (more > 0)
+        log_line(LOG_LEVEL_INFO, "event=left_out left_out=%lu: requests without a line",
+                 (unsigned long)more);
 }

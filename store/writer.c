@@ -191,10 +191,12 @@ static void *writer_main(void *arg)
     bool timed;
 
     while (wait_for_work(w, &timed)) {
-        if (timed)
+        if (timed) {
+            ledger_log_tell(l, 0);
             queue_maintenance(l);
-        else
+        } else {
             batch_run(l, take_all, give_back, l);
+        }
     }
     pthread_mutex_lock(&w->lock);
     w->exited = true;
@@ -304,6 +306,24 @@ enum error writer_do(struct ledger *l, struct op *op)
     if (e != ERROR_NONE)
         op_free(op);
     return e;
+}
+
+void writer_begin(struct ledger *l)
+{
+    pthread_mutex_lock(&l->writer.lock);
+    if (!l->writer.stopping)
+        (void)start(l); /* if it cannot, the next one who wants it tries again */
+    pthread_mutex_unlock(&l->writer.lock);
+}
+
+bool writer_running(struct ledger *l)
+{
+    bool running;
+
+    pthread_mutex_lock(&l->writer.lock);
+    running = l->writer.started;
+    pthread_mutex_unlock(&l->writer.lock);
+    return running;
 }
 
 bool writer_stop(struct ledger *l, int64_t bound_ms)

@@ -145,9 +145,8 @@ class Flood:
 
     def told(self):
         """Requests of which there is a line, or that a line of any kind counts."""
-        lines = requests(self.server)
-        return (sum(line["verdict"] != "admitted" for line in lines) +
-                sum(int(line.get("left_out", 0)) for line in lines))
+        return (sum(line["verdict"] != "admitted" for line in requests(self.server)) +
+                sum(map(int, re.findall(r" left_out=(\d+)", self.server.log()))))
 
     def ends(self):
         """One more in a later second has its line, and tells what was left out before it. What is
@@ -202,6 +201,37 @@ def test_without_a_store_a_process_keeps_the_bound_by_itself(gate):
     assert flood.send(60) == {503: 60}
     flood.ends()
     flood.assert_bounded()
+
+
+@pytest.mark.parametrize("store", [True, False])
+def test_who_leaves_tells_what_was_left_out(gate, store):
+    """After the end of a flood perhaps nobody comes whose line could."""
+    server = gate(limits=ONE, log={"rate": 2})
+    assert server.chat().status == 200
+    if not store:
+        server.site.data_file.rename(server.site.store / "away")
+    flood = Flood(server, 2)
+    flood.send(60)
+    server.stop()
+    assert flood.told() == flood.sent
+
+
+def test_maintain_tells_syslog_what_was_left_out(site):
+    """And leaves it to the next line where that is in another place than what maintain writes."""
+    place = site(limits=ONE, log={"rate": 1})
+    server = place.start("cgi")
+    assert server.chat().status == 200
+    for target in ("stderr", "syslog"):
+        place.log = {"rate": 1, "target": target}
+        place.write()
+        flood = Flood(server, 1)
+        flood.send(30)
+        server.at_rest()
+        assert place.run("maintain") == ""
+        place.log = {"rate": 1000, "target": "stderr"}
+        place.write()
+        line = line_of(server, server.chat())
+        assert (int(line.get("left_out", 0)) > 0) == (target == "stderr"), line
 
 
 def test_the_bound_changes_with_the_configuration(gate):

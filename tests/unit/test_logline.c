@@ -4,6 +4,9 @@
 #include <sys/mman.h>
 #include <sys/wait.h>
 
+#include "platform/log.h"
+#include "store/ledger_parts.h"
+
 #define PROCESSES 8
 #define SECONDS   10  /* whoever is that late has not been set back */
 #define EACH      400 /* lines of a process in a second */
@@ -88,6 +91,82 @@ static void a_clock_that_was_set_back_does_not_silence_the_log(void **state)
     assert_int_equal(write_lines(f, 17, 5, 6), 5); /* another boot's */
 }
 
+/* Standard error and the log, kept in memory from here on. */
+static int keep_log(int *before)
+{
+    int kept = memfd_create("log", MFD_CLOEXEC);
+
+    fflush(stderr);
+    *before = dup(STDERR_FILENO);
+    assert_true(kept >= 0 && *before >= 0 && dup2(kept, STDERR_FILENO) == STDERR_FILENO);
+    log_open(LOG_TARGET_STDERR, LOG_FORMAT_WORDS, LOG_LEVEL_INFO);
+    return kept;
+}
+
+/* What the log tells of in lines of its own; -1: it has none. */
+static int told_alone(int kept)
+{
+    static const char event[] = " level=info event=left_out left_out=";
+    char text[4096] = "";
+    ssize_t n = pread(kept, text, sizeof text - 1, 0);
+    int told = 0;
+
+    for (char *at = text; n > 0 && (at = strstr(at, event)) != NULL; at++)
+        told += (int)strtol(at + sizeof event - 1, NULL, 10);
+    return strstr(text, event) != NULL ? told : -1;
+}
+
+static void end_log(int kept, int before)
+{
+    dup2(before, STDERR_FILENO);
+    close(before);
+    close(kept);
+    log_open(LOG_TARGET_STDERR, LOG_FORMAT_WORDS, LOG_LEVEL_WARNING);
+}
+
+static void who_leaves_tells_what_no_line_has_told_of(void **state)
+{
+    struct fixture *f = *state;
+    int before, kept = keep_log(&before), told[3];
+
+    write_lines(f, NOW, 1, 8);
+    reopen(f);
+    told[0] = told_alone(kept);
+    reopen(f);
+    told[1] = told_alone(kept);
+    log_open(LOG_TARGET_STDERR, LOG_FORMAT_WORDS, LOG_LEVEL_WARNING);
+    write_lines(f, NOW, 1, 1);
+    reopen(f); /* where it would not be written, it waits for who can */
+    log_open(LOG_TARGET_STDERR, LOG_FORMAT_WORDS, LOG_LEVEL_INFO);
+    ledger_log_tell(f->ledger, 2);
+    told[2] = told_alone(kept);
+    end_log(kept, before);
+    assert_int_equal(told[0], 7);
+    assert_int_equal(told[1], 7);
+    assert_int_equal(told[2], 7 + 1 + 2);
+}
+
+/* Also in a process that has not written yet: a flood is turned away without that. */
+static void timed_work_tells_what_no_line_has_told_of(void **state)
+{
+    struct fixture *f = *state;
+    struct writer *w = &f->ledger->writer;
+    int before, kept = keep_log(&before), told = -1;
+
+    write_lines(f, NOW, 1, 8);
+    w->maintain_ms = 0; /* now; nobody else is there yet */
+    assert_false(writer_running(f->ledger));
+    ledger_begin_timed(f->ledger, &f->policy);
+    assert_true(writer_running(f->ledger));
+    for (int i = 0; i < 1000 && told < 0; i++) {
+        usleep(10000); /* poll */
+        told = told_alone(kept);
+    }
+    end_log(kept, before);
+    assert_int_equal(told, 7);
+    assert_int_equal(ledger_log_left_out(f->ledger), 0);
+}
+
 struct tally {
     unsigned written[SECONDS][PROCESSES];
     unsigned left_out[PROCESSES];
@@ -157,6 +236,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         T(so_many_in_a_second_and_no_more),
         T(the_next_line_tells_how_many_were_left_out_once),
+        T(who_leaves_tells_what_no_line_has_told_of),
+        T(timed_work_tells_what_no_line_has_told_of),
         cmocka_unit_test(any_second_can_be_the_first),
         T(who_comes_late_with_a_second_begins_none),
         T(a_clock_that_was_set_back_does_not_silence_the_log),
