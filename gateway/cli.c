@@ -105,9 +105,10 @@ static const struct command {
      "list|show ID|export|erase|erase ID", cli_transcripts,
      "list, show ID, export or erase what was asked and answered"},
     {"dashboard-password", FLAG_CONFIG, "|remove", PAGES ? cli_password : cli_no_pages,
-     "make a new password for the owner's pages"},
-    {"version", 0, NULL, cli_version, "print the version"},
-    {"help", 0, NULL, cli_help, "print this"},
+     PAGES ? "make a new password for the owner's pages"
+           : "not in this program, which was made without pages"},
+    {"version", FLAG_CONFIG, NULL, cli_version, "print the version"},
+    {"help", FLAG_CONFIG, "|COMMAND", cli_help, "print this, or more of a command"},
 };
 
 #define COUNT(a) (sizeof(a) / sizeof((a)[0]))
@@ -206,6 +207,30 @@ void cli_wrap_at(unsigned indent, const char *head, const char *format, ...)
     va_end(args);
 }
 
+static int usage(const char *what, const char *argument)
+{
+    cli_fail("%s '%s' (see pennygate help)", what, argument);
+    return CLI_USAGE;
+}
+
+static bool is_help(const char *argument)
+{
+    return strcmp(argument, "--help") == 0 || strcmp(argument, "-h") == 0;
+}
+
+static const struct command *find_command(const char *name)
+{
+    if (is_help(name))
+        name = "help";
+    if (strcmp(name, "--version") == 0)
+        name = "version";
+    for (size_t i = 0; i < COUNT(commands); i++) {
+        if (strcmp(commands[i].name, name) == 0)
+            return &commands[i];
+    }
+    return NULL;
+}
+
 /* Which commands take the flag. */
 static void name_takers(const struct flag *f, char out[WRAP_MAX])
 {
@@ -222,34 +247,65 @@ static void name_takers(const struct flag *f, char out[WRAP_MAX])
 
 #define HELP_INDENT 24
 
+/* With who takes it, or for -c what stands in its place. */
+static void show_flag(const struct flag *f, bool takers)
+{
+    const char *value = f->value != NULL ? f->value : "";
+    char head[HELP_INDENT + 8], more[WRAP_MAX];
+
+    snprintf(head, sizeof head, "  %s%s%s", f->name, value[0] ? " " : "", value);
+    name_takers(f, more);
+    if (takers || f->bit == FLAG_CONFIG)
+        cli_wrap_at(HELP_INDENT, head, "%s (%s)", f->help, more);
+    else
+        cli_wrap_at(HELP_INDENT, head, "%s", f->help);
+}
+
+/* Of one command a line for each of its forms, what it does, and its flags. */
+static int help_on(const struct command *c)
+{
+    const char *form = c->forms != NULL ? c->forms : "";
+    const char *head = "usage:";
+
+    for (; form != NULL; form = strchr(form, '|'), form += form != NULL) {
+        int n = (int)strcspn(form, "|");
+
+        printf("%-6s pennygate %s%s%.*s%s\n", head, c->name, n > 0 ? " " : "", n, form,
+               c->flags != 0 ? " [flags]" : "");
+        head = "";
+    }
+    printf("\n");
+    cli_wrap_at(0, "", "%s", c->help);
+    printf("\n");
+    for (size_t i = 0; i < COUNT(flags); i++) {
+        if ((c->flags & flags[i].bit) != 0)
+            show_flag(&flags[i], false);
+    }
+    printf("\nSee pennygate(8).\n");
+    return CLI_OK;
+}
+
 static int cli_help(struct cli *cli)
 {
-    char head[HELP_INDENT + 8], takers[WRAP_MAX];
+    char head[HELP_INDENT + 8];
+    const struct command *c;
 
-    (void)cli;
+    if (cli->n_words > 0) {
+        c = find_command(cli->words[0]);
+        return c != NULL ? help_on(c) : usage("unknown command", cli->words[0]);
+    }
     printf("usage: pennygate [-c FILE] COMMAND [flags]\n\n");
     for (size_t i = 0; i < COUNT(commands); i++) {
         snprintf(head, sizeof head, "  %s", commands[i].name);
         cli_wrap_at(HELP_INDENT - 2, head, "%s", commands[i].help);
     }
     printf("\n");
-    for (size_t i = 0; i < COUNT(flags); i++) {
-        const char *value = flags[i].value != NULL ? flags[i].value : "";
-
-        snprintf(head, sizeof head, "  %s%s%s", flags[i].name, value[0] ? " " : "", value);
-        name_takers(&flags[i], takers);
-        cli_wrap_at(HELP_INDENT, head, "%s (%s)", flags[i].help, takers);
-    }
+    for (size_t i = 0; i < COUNT(flags); i++)
+        show_flag(&flags[i], true);
     printf("\nWithout a command it serves the web server that started it, by FastCGI or CGI.\n"
            "Exit status: 0 done, 1 failed or faults found, 2 not understood.\n"
            "See pennygate(8) and pennygate.conf(5).\n");
     return CLI_OK;
-}
-
-static int usage(const char *what, const char *argument)
-{
-    cli_fail("%s '%s' (see pennygate help)", what, argument);
-    return CLI_USAGE;
 }
 
 /* ---- arguments ---- */
@@ -312,19 +368,6 @@ static int take_flag(struct cli *cli, char **argv, unsigned *seen)
     return equals != NULL ? 1 : 2;
 }
 
-static const struct command *find_command(const char *name)
-{
-    if (strcmp(name, "--help") == 0 || strcmp(name, "-h") == 0)
-        name = "help";
-    if (strcmp(name, "--version") == 0)
-        name = "version";
-    for (size_t i = 0; i < COUNT(commands); i++) {
-        if (strcmp(commands[i].name, name) == 0)
-            return &commands[i];
-    }
-    return NULL;
-}
-
 /* Takes the argument that is no flag. False: not understood, and told. */
 static bool take_word(struct cli *cli, const char *word, const struct command **command)
 {
@@ -382,6 +425,15 @@ static bool takes_words(const struct command *c, const struct cli *cli)
     return false;
 }
 
+/* Behind a command it is asked of that, whatever else was said. */
+static void ask_help(struct cli *cli, const struct command **command, unsigned *seen)
+{
+    cli->words[0] = (*command)->name;
+    cli->n_words = 1;
+    *command = find_command("help");
+    *seen = 0;
+}
+
 /* Fills cli and *command (NULL: none was given). False: not understood, and told. */
 static bool parse(struct cli *cli, int argc, char **argv, const struct command **command,
                   unsigned *seen)
@@ -390,6 +442,10 @@ static bool parse(struct cli *cli, int argc, char **argv, const struct command *
 
     for (int i = 1; i < argc; i += used) {
         used = 1;
+        if (*command != NULL && is_help(argv[i])) {
+            ask_help(cli, command, seen);
+            return true;
+        }
         if (argv[i][0] == '-' && find_command(argv[i]) == NULL)
             used = take_flag(cli, argv + i, seen);
         else if (!take_word(cli, argv[i], command))

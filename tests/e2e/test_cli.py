@@ -71,9 +71,38 @@ def test_without_arguments_and_web_server_it_helps(bare):
     assert max(map(len, done.stdout.splitlines())) <= 80
 
 
+@pytest.mark.parametrize("name, forms, flags", [
+    ("stats", [""], ["-c", "--days", "--json", "--csv"]), ("clock", ["", " reset"], ["-c"]),
+    ("keys", [" add NAME", " list", " revoke NAME"], ["-c", "--json", "--limit"]),
+    ("help", ["", " COMMAND"], ["-c"]), ("maintain", [""], ["-c", "--stop"])])
+def test_help_on_a_command(bare, name, forms, flags):
+    done = alone(bare, "help", name)
+    assert (done.returncode, done.stderr) == (0, "")
+    usage = [line.partition("pennygate ")[2] for line in done.stdout.partition("\n\n")[0].splitlines()]
+    assert usage == [f"{name}{form} [flags]" for form in forms]
+    assert re.findall(r"^  (-\S+)", done.stdout, re.M) == flags
+    what = re.search(rf"^  {name} +(.*)", alone(bare, "help").stdout, re.M)[1]
+    assert f"\n{what}" in done.stdout
+    assert max(map(len, done.stdout.splitlines())) <= 80
+    for asked in ([name, "--help"], [name, "-h"], ["-c", "/nowhere", name, "--help"], [name, "--help", "--nonsense"]):
+        if name != "help":
+            assert alone(bare, *asked).stdout == done.stdout, asked
+
+
+def test_help_needs_nothing_else(bare):
+    everything = alone(bare, "help").stdout
+    for asked in (["-h"], ["-c", "/nowhere", "help"], ["-c", "/nowhere", "-h"], ["help", "-c", "/nowhere"]):
+        done = alone(bare, *asked)
+        assert (done.returncode, done.stdout, done.stderr) == (0, everything, ""), asked
+    assert "--days N" in alone(bare, "stats", "--json", "--help").stdout
+    for asked in (["help", "nothing"], ["help", "stats", "pause"], ["nothing", "--help"], ["--nothing", "--help"]):
+        assert alone(bare, *asked).returncode == 2, asked
+    assert not bare.store.exists()
+
+
 def test_version(bare):
-    for name in ("version", "--version"):
-        done = alone(bare, name)
+    for name in (["version"], ["--version"], ["-c", "/nowhere", "version"], ["--version", "-c", "/nowhere"]):
+        done = alone(bare, *name)
         assert (done.returncode, done.stderr) == (0, "")
         assert re.fullmatch(r"pennygate \S+\n", done.stdout)
 
