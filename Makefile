@@ -8,7 +8,8 @@
 #
 # VARIANT chooses how objects are compiled (release, asan, tsan, clang, fuzz); each has its
 # own directory under build/. CURL=linked links libcurl instead of loading it at first use.
-# PAGES=0 leaves out what people see: chat page, widget, dashboard and metrics.
+# PAGES=0 leaves out what people see: chat page, widget, dashboard and metrics. That program is
+# build/release-plain/pennygate; `make PAGES=0 install` and `make PAGES=0 run` are of it.
 
 VERSION     = 0.1
 VARIANT    ?= release
@@ -160,7 +161,7 @@ benches: $(benches)
 run:
 	@tests/packages.sh build run
 	@$(MAKE) --no-print-directory all build/practice-model
-	@tests/demo/run.sh
+	@DEMO_PROGRAM=$(program) tests/demo/run.sh
 
 test test-all plain unit property e2e servers sdk browser sanitize fuzz lint:
 	@tests/packages.sh build run test

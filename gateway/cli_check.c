@@ -108,6 +108,9 @@ static const char *why_off(const struct config *c, enum config_section s)
         return "none is posted, without a url";
     if (s == SECTION_TRANSCRIPTS && !c->transcripts)
         return "off, without keep = yes";
+    if (s == SECTION_DASHBOARD && !PAGES)
+        return "not in this program, which was made without pages (PAGES=0): nor are chat "
+               "page, widget and metrics";
     if (s == SECTION_DASHBOARD && c->n_dashboard_accounts == 0)
         return "open to who has the password of dashboard-password alone";
     return NULL;

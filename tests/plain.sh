@@ -3,6 +3,8 @@
 # so, all else works, and it is smaller by no more than people are worth. Lines as in
 # tests/lint.sh: "ok what" or "FAILED what"; status 1 if one failed.
 #
+# With build/practice-model there.
+#
 # usage: tests/plain.sh build/pennygate build/release-plain/pennygate
 set -u
 whole=$1
@@ -50,6 +52,13 @@ expect 'without pages: the status' '"available":true' "$(ask "$plain" GET /ai/st
 expect 'without pages: the same configuration' '0 faults' "$("$plain" check -c "$scratch/conf" 2>&1)"
 expect 'without pages: dashboard-password' 'made without pages' \
     "$("$plain" dashboard-password -c "$scratch/conf" 2>&1)"
+expect 'without pages: help' 'dashboard-password  not in this program' "$("$plain" help)"
+expect 'with pages: help' 'dashboard-password  make' "$("$whole" help)"
+expect 'without pages: check' 'dashboard   not in this program' \
+    "$("$plain" check -c "$scratch/conf" 2>&1)"
+demo=$(DEMO_PROGRAM=$plain RUN_DIR=$scratch/run RUN_ONCE=1 tests/demo/run.sh 2>&1)
+expect 'without pages: make run answers' '[DONE]' "$demo"
+expect 'without pages: make run says so' 'Pages:      not in this program' "$demo"
 
 strip -o "$scratch/whole" "$whole"
 strip -o "$scratch/plain" "$plain"

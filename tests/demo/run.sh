@@ -7,6 +7,7 @@
 #   DEMO_PROVIDER          anthropic for that API, with DEMO_URL=https://api.anthropic.com/v1
 #   DEMO_KEY_FILE          a file with its key, or DEMO_KEY the key itself
 #   DEMO_OUTPUT_FIELD      max_tokens for servers that do not know the newer name
+#   DEMO_PROGRAM           instead of build/pennygate
 #   PORT                   instead of the first free one from 8080 on
 #   RUN_DIR                instead of build/run; made anew
 #   RUN_ONCE=1             ends after the example answer
@@ -73,7 +74,7 @@ fi
 [ -n "$own" ] || rm -rf "$run"
 mkdir -p "$run/store" "$run/www"
 echo $$ >"$run/pid"
-cp build/pennygate "$run/pennygate"
+cp "${DEMO_PROGRAM:-build/pennygate}" "$run/pennygate"
 cp platform/examples/chat.html "$run/www/index.html"
 cp platform/examples/chat.css "$run/www"
 
@@ -220,9 +221,13 @@ until gate stats --json | grep -q '"settled": [1-9]'; do
 done
 gate stats
 echo
-echo "Chat page:  http://127.0.0.1:$port/ai/"
-echo "Widget:     http://127.0.0.1:$port/   (a page of a site that has it)"
-echo "Dashboard:  http://127.0.0.1:$port/ai/dashboard   (any name, password $(gate dashboard-password 2>/dev/null))"
+if password=$(gate dashboard-password 2>/dev/null); then
+    echo "Chat page:  http://127.0.0.1:$port/ai/"
+    echo "Widget:     http://127.0.0.1:$port/   (a page of a site that has it)"
+    echo "Dashboard:  http://127.0.0.1:$port/ai/dashboard   (any name, password $password)"
+else
+    echo 'Pages:      not in this program'
+fi
 echo "API:        http://127.0.0.1:$port/ai/v1   (any OpenAI client's base URL)"
 echo "Store:      $run/store"
 [ -z "${RUN_ONCE:-}" ] || exit 0
