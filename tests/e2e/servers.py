@@ -46,7 +46,8 @@ def without_comments(text, *beginnings):
 class Pasted(Server):
     """A web server with a file of platform/. `mount` is the path that it is mounted at in place of
     the file's, "" for the root; with `unsplit` what divides the path is taken out of the file;
-    `changes` are pairs of what the file has and what stands there instead."""
+    `changes` are pairs of what the file has and what stands there instead; with `owners`, as
+    {name: word}, the server asks for the owner's pages as its files say."""
 
     file = None
     divides = ()  # what does so, as regular expressions
@@ -55,8 +56,9 @@ class Pasted(Server):
     leaving_seen_after = 0  # how many more pieces have been sent before a caller's leaving shows
     kills = False  # the program is killed then
 
-    def __init__(self, site, mode, mount=None, unsplit=False, changes=(), **options):
+    def __init__(self, site, mode, mount=None, unsplit=False, changes=(), owners=None, **options):
         self.mount = self.mount if mount is None else mount
+        self.owners = owners or {}
         self.unsplit, self.changes = unsplit, changes
         super().__init__(site, mode, **options)
 
@@ -87,15 +89,23 @@ class Pasted(Server):
         """As the file's head says how to mount elsewhere."""
         return text.replace("/ai", self.mount or "/")
 
-    def accounts_file(self):
-        """{name: word} as a file of `name:hash`, for Apache and nginx."""
-        path = self.directory / "members"
-        lines = [name + ":" + subprocess.run(["openssl", "passwd", "-apr1", word], capture_output=True,
+    def accounts_file(self, name, users):
+        """{name: word} as a file of `name:hash`."""
+        path = self.directory / name
+        lines = [user + ":" + subprocess.run(["openssl", "passwd", "-apr1", word], capture_output=True,
                                              text=True, check=True).stdout
-                 for name, word in self.site.users.items()]
+                 for user, word in users.items()]
         path.write_text("".join(lines), encoding="ascii")
         self.site.own(path)
         return path
+
+    def owners_conf(self, file):
+        """The file of platform/ that asks for the owner's pages, with this test's mount."""
+        if not self.owners:
+            return ""
+        text = (ROOT / "platform" / file).read_text(encoding="utf-8")
+        shown = re.search(r"/etc/\w+/owners(?=\"?$)", text, re.M)[0]
+        return text.replace(shown, str(self.accounts_file("owners", self.owners))).replace("/ai", self.mount)
 
     def write(self, name, text):
         path = self.directory / name
@@ -138,6 +148,7 @@ server.document-root = "{self.directory}"
 server.errorlog = "{self.log_path}"
 {user}
 {self.accounts()}
+{self.owners_conf("lighttpd/dashboard.conf")}
 server.modules += ("mod_setenv", "mod_deflate")
 deflate.mimetypes = ("text/", "application/json")
 deflate.allowed-encodings = ("gzip")
@@ -172,7 +183,7 @@ class Apache(Pasted):
         changes = [] if self.is_external() else [(PROGRAM, self.site.program)]
         text = self.pasted(*changes)
         if self.site.users:
-            text = without_comments(text.replace("/etc/apache2/members", str(self.accounts_file())),
+            text = without_comments(text.replace("/etc/apache2/members", str(self.accounts_file("members", self.site.users))),
                                     "AuthType", "AuthName", "AuthUserFile", "Require")
             text = text.replace("    Require all granted\n", "")
         if GROUP:
@@ -216,7 +227,7 @@ Require all denied
 <Directory "{self.directory}">
 Require all granted
 </Directory>
-''' + text)
+''' + text + self.owners_conf("apache/dashboard.conf"))
         # In a session of its own: with mpm_prefork it ends its whole process group.
         return self._popen("/usr/sbin/apache2", "-D", "FOREGROUND", "-f", path, LD_PRELOAD=None,
                            options={"start_new_session": True})
@@ -239,8 +250,14 @@ class Nginx(Pasted):
     def start_web(self, stream):
         text = self.pasted()
         if self.site.users:
-            text = without_comments(text.replace("/etc/nginx/members", str(self.accounts_file())),
-                                    "auth_basic ", "auth_basic_user_file", "fastcgi_param REMOTE_USER")
+            file = self.accounts_file("members", self.site.users)
+            text = without_comments(text, 'auth_basic           "', "auth_basic_user_file /etc/nginx/members",
+                                    "fastcgi_param REMOTE_USER $remote").replace("/etc/nginx/members", str(file))
+        if self.owners:
+            file = self.accounts_file("owners", self.owners)
+            text = without_comments(text, "set", "if", "    set", "}", "auth_basic           $",
+                                    "auth_basic_user_file /etc/nginx/owners",
+                                    "fastcgi_param REMOTE_USER $pennygate").replace("/etc/nginx/owners", str(file))
         self.page("theirs.html", "a page of the site")
         user = f"user {USER} {GROUP};" if GROUP else ""
         temporary = "".join(f"{kind}_temp_path {self.directory}/{kind};\n" for kind in (
@@ -284,9 +301,13 @@ class Caddy(Pasted):
 
     def start_web(self, stream):
         text = self.pasted()
-        if self.site.users:
-            assert self.site.users == {"ann": "word"}
-            text = without_comments(text.replace("ann HASH", f"ann {HASH_OF_WORD}"), "basicauth {", "	ann ", "}")
+        if self.owners:
+            before, inside = re.findall(r"`(@owner path .*?|basicauth @owner \{)`", text)
+            text = text.replace("\t#basicauth {", f"\t{before}\n\t#{inside}")
+        users = self.site.users or self.owners
+        if users:
+            assert users == {"ann": "word"}
+            text = without_comments(text.replace("ann HASH", f"ann {HASH_OF_WORD}"), "basicauth ", "	ann ", "}")
         path = self.write("Caddyfile", f'''{{
 	admin off
 	auto_https off

@@ -81,7 +81,7 @@ def test_the_examples_are_accepted(site, name):
     assert "0 faults" in place.run("check")
 
 
-@pytest.mark.parametrize("name", ["spawned", "external", "cgi", "members"])
+@pytest.mark.parametrize("name", ["spawned", "external", "cgi", "members", "dashboard"])
 def test_the_lighttpd_configurations_are_accepted(tmp_path, name):
     text = f'server.port = 1\nserver.document-root = "/"\ninclude "{ROOT}/platform/lighttpd/{name}.conf"\n'
     path = tmp_path / "lighttpd.conf"

@@ -393,6 +393,33 @@ def test_accounts_are_those_of_the_web_server(site, model, mode):
     assert server.chat(headers=basic("ann", "guess")).status == 401
 
 
+@pytest.mark.parametrize("mode", [mode for mode in (*WEB, "apache-fcgid") if mode != "uhttpd"])
+def test_the_owners_pages_alone_by_accounts_of_the_web_server(site, model, mode):
+    """As the files in platform/ say; all else goes on as without them, keys included."""
+    place = site(options={"mount": SERVERS[mode].mount})
+    place.sections["dashboard"] = {"accounts": ["ann"]}
+    place.write()
+    server = start(place, mode, owners={"ann": "word"})
+    word = place.run("dashboard-password").strip()
+
+    def ask(path, *headers):
+        return server.open("GET", path, b"", list(headers)).answer()
+
+    for path in ("/dashboard", "/dashboard.json", "/metrics"):
+        assert ask(path, *basic("ann", "word")).status == 200, path
+        asked = ask(path)
+        assert asked.status == 401 and "realm" in asked.header("WWW-Authenticate"), path
+    assert ask("/dashboard", *basic("ann", word)).status == 401, "pennygate's own password"
+    for path in ("/", "/status", "/dashboard.css", "/widget.js"):
+        assert ask(path).status == 200, path
+    token = re.search(r"pg_[\w-]+", place.run("keys", "add", "key"))[0]
+    assert server.chat().status == server.chat(headers=basic("ann", "guess")).status == 200
+    with configured(server, require="account"):
+        assert server.chat(headers=basic("ann", "word")).code == "unauthorized"
+    with configured(server, require="key"):
+        assert server.chat(headers=bearer(token)).status == 200
+
+
 MOUNTED = [(mode, mount, unsplit) for mode in WEB if mode != "uhttpd" for mount in ("", "/ai", "/deep/er/ai")
            for unsplit in (False, True) if SERVERS[mode].divides and mode != "apache-cgid" or not unsplit]
 
