@@ -41,13 +41,24 @@ def test_the_route_itself_is_answered(serve, model, kind):
     "/v1/chat\\completions", "/v1/chat/completions;x", "/v1/chat/completions?x", "/v1/chat/completions#x",
     "/./v1/chat/completions", "/v1/../v1/chat/completions", "/v1/chat/completions/.", "/v1/chat/completions\n",
     "/v1/embeddings", "/v1/completions", "/v1/responses", "/v1/images/generations", "/chat/completions",
-    "/v2/chat/completions", "", "/", "/ai/v1/chat/completions",
+    "/v2/chat/completions", "/ai/v1/chat/completions",
 ])
 def test_f10_no_side_route_reaches_the_model(serve, model, path):
     place = serve()
     for method in ("POST", "GET", "HEAD"):
         answer = fastcgi(place, method, path=path)
         assert answer.status == 404, (method, path)
+    assert model.stats()["started"] == 0
+    assert place.used("site-day") == 0
+
+
+@pytest.mark.parametrize("path", ["", "/"])
+def test_f10_the_page_is_no_way_to_the_model(serve, model, path):
+    place = serve()
+    assert fastcgi(place, "POST", path=path).status == (405 if path else 404)
+    for method in ("GET", "HEAD"):
+        answer = fastcgi(place, method, path=path)
+        assert answer.status == (200 if path else 308), (method, path)
     assert model.stats()["started"] == 0
     assert place.used("site-day") == 0
 
