@@ -409,6 +409,7 @@ enum error ledger_open(const struct ledger_options *o, bool adopt, struct ledger
     pthread_rwlock_init(&l->periods_lock, NULL);
     pthread_mutex_init(&l->readers_lock, NULL);
     pthread_mutex_init(&l->timed_lock, NULL);
+    l->timed.retention_ms = HISTORY_DAYS * 86400000LL; /* as long as no policy is known */
     writer_init(&l->writer);
     if ((e = set_paths(l, o)) == ERROR_NONE)
         e = open_files(l, adopt);
