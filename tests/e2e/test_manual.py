@@ -147,7 +147,8 @@ def test_members_and_guests_come_by_two_ways(site):
 def test_the_unit_has_the_directories_that_tmpfiles_makes():
     unit, made = source("platform/systemd/pennygate.service"), source("platform/systemd/pennygate-tmpfiles.conf")
     writable = re.search(r"^ReadWritePaths=(.*)$", unit, re.M)[1].split()
-    assert re.findall(r"^d (\S+)", made, re.M) == [path for path in writable if path.startswith("/run/")]
+    socket = re.search(r"^ListenStream=(.*)/", source("platform/systemd/pennygate.socket"), re.M)[1]
+    assert re.findall(r"^d (\S+)", made, re.M) == [*(path for path in writable if path.startswith("/run/")), socket]
     assert not re.search(r"^RuntimeDirectory", unit, re.M), "it would be deleted under running processes"
     external = source("platform/lighttpd/external.conf")
     assert "run-directory = '/run/pennygate' " in external and "'/run/pennygate-web/pennygate.sock'" in external
