@@ -3,7 +3,7 @@
 # when nothing is missing. OFFLINE=1 only says what is missing. Services that come with a
 # package are neither started nor enabled: the demo and the tests start their own.
 #
-# usage: tests/packages.sh build|run|test|servers|clients|bench|deb ...
+# usage: tests/packages.sh build|run|test|servers|clients|bench|deb|deb-test ...
 set -eu
 
 build='gcc libc6-dev make libfcgi-dev liblmdb-dev libbearssl-dev libjansson-dev libconfuse-dev
@@ -13,7 +13,8 @@ tests='libcmocka-dev python3 python3-pytest python3-hypothesis strace git clang 
     clang-tidy libclang-rt-14-dev cppcheck shellcheck mandoc universal-ctags procps'
 servers='apache2 libapache2-mod-fcgid nginx-light caddy openssl'
 clients='chromium chromium-driver python3-selenium'
-deb='debhelper dpkg-dev lintian mmdebstrap'
+deb='debhelper dpkg-dev'
+deb_test='lintian mmdebstrap systemd strace libmicrohttpd-dev'
 bench='libsqlite3-dev libhiredis-dev redis-server valgrind wrk openssl nginx-light'
 
 wanted=''
@@ -30,6 +31,7 @@ for group in "$@"; do
         ;;
     bench) wanted="$wanted $bench" ;;
     deb) wanted="$wanted $deb" ;;
+    deb-test) wanted="$wanted $deb $deb_test" ;;
     *) echo "packages.sh: unknown group $group" >&2; exit 2 ;;
     esac
 done
