@@ -1,7 +1,7 @@
 #!/bin/sh
-# Makes the Debian package in build/deb, from a copy of the sources: what is left there of a build
-# is not looked at by the next one. The changelog says when the sources are from, which is what
-# everything in the package is dated, so that two builds have the same bytes.
+# Makes the Debian package in build/deb, from a copy of the sources and in place of what was made
+# there before. The changelog says when the sources are from, and everything in the package is
+# dated so, so that two builds have the same bytes.
 #
 # usage: platform/debian/build.sh VERSION SECONDS-SINCE-1970 [DIRECTORY]
 set -eu
@@ -12,7 +12,7 @@ seconds=$2
 to=${3:-build/deb}
 tree=$to/pennygate-$version
 
-rm -rf "$tree"
+rm -rf "$to"/pennygate[_-]*
 mkdir -p "$tree"
 cp -R Makefile README.md LICENSE gateway store platform "$tree"
 cp -R platform/debian "$tree/debian"
