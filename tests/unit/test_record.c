@@ -134,29 +134,33 @@ static void an_alert_that_waits_is_bounded(void **state)
 {
     static const struct {
         const char *why, *name;
-        unsigned percent;
+        unsigned kind, percent;
         int64_t time_s, queued_ms;
         bool ok;
     } rows[] = {
-        {"what is written", "site-day", 80, 1796022000, 1796022000000, true},
-        {"a model's alias", "-gpt-4.1_mini", 0, 1796022000, 1796022000000, true},
-        {"more than all of it", "site-day", 101, 1, 1, false},
-        {"told before 1970", "site-day", 80, -1, 1, false},
-        {"told in no year", "site-day", 80, INT64_MAX, 1, false},
-        {"queued before 1970", "site-day", 80, 1, -1, false},
-        {"queued after all", "site-day", 80, 1, INT64_MAX, false},
-        {"another line of the log", "a\nevent=x", 80, 1, 1, false},
-        {"an end of the JSON text", "a\",\"b", 80, 1, 1, false},
-        {"no name", "", 80, 1, 1, false},
+        {"what is written", "site-day", 0, 80, 1796022000, 1796022000000, true},
+        {"a model's alias", "-gpt-4.1_mini", 0, 0, 1796022000, 1796022000000, true},
+        {"the last kind", "site-day", ALERT_KINDS - 1, 0, 1, 1, true},
+        {"of no kind", "site-day", ALERT_KINDS, 0, 1, 1, false},
+        {"of the largest kind", "site-day", UINT8_MAX, 0, 1, 1, false},
+        {"more than all of it", "site-day", 0, 101, 1, 1, false},
+        {"told before 1970", "site-day", 0, 80, -1, 1, false},
+        {"told in no year", "site-day", 0, 80, INT64_MAX, 1, false},
+        {"queued before 1970", "site-day", 0, 80, 1, -1, false},
+        {"queued after all", "site-day", 0, 80, 1, INT64_MAX, false},
+        {"another line of the log", "a\nevent=x", 0, 80, 1, 1, false},
+        {"an end of the JSON text", "a\",\"b", 0, 80, 1, 1, false},
+        {"no name", "", 0, 80, 1, 1, false},
     };
     struct row_key key;
 
     (void)state;
     key_alert(1796022000000, 7, &key);
     for (size_t i = 0; i < N(rows); i++) {
-        struct alert_row a = {.reason = {.percent = rows[i].percent},
-                              .time_s = rows[i].time_s,
-                              .queued_ms = rows[i].queued_ms};
+        struct alert_row a = {
+            .reason = {.kind = (enum alert_kind)rows[i].kind, .percent = rows[i].percent},
+            .time_s = rows[i].time_s,
+            .queued_ms = rows[i].queued_ms};
         struct record r;
 
         memcpy(a.reason.name, rows[i].name, strlen(rows[i].name));
