@@ -99,11 +99,6 @@ static void tell_clock(struct sink *s, const struct report *r)
 
 /* ---- store ---- */
 
-static uint64_t taken(const struct report *r)
-{
-    return amount_subtract(r->state.usage.used_bytes, r->state.usage.free_bytes);
-}
-
 static bool is_filling(const struct report *r)
 {
     return report_store_percent(r) >= NEARLY_FULL;
@@ -122,7 +117,7 @@ static void tell_bytes(struct sink *s, uint64_t bytes)
 static void tell_store(struct sink *s, const struct report *r)
 {
     sink_format(s, "%u %% in use, ", report_store_percent(r));
-    tell_bytes(s, taken(r));
+    tell_bytes(s, kv_used_bytes(&r->state.usage));
     sink_text(s, " of ");
     tell_bytes(s, r->state.usage.map_bytes);
     if (is_filling(r))

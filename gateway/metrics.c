@@ -277,9 +277,7 @@ static void put_max(const struct out *o)
 
 static void put_store_used(const struct out *o)
 {
-    const struct kv_usage *u = &o->r->state.usage;
-
-    put_value(o, NULL, u->used_bytes - u->free_bytes, 0);
+    put_value(o, NULL, kv_used_bytes(&o->r->state.usage), 0);
 }
 
 static void put_store_size(const struct out *o)

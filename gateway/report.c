@@ -296,8 +296,7 @@ unsigned report_store_percent(const struct report *r)
 {
     const struct kv_usage *u = &r->state.usage;
 
-    return u->map_bytes == 0 ? 0
-                             : (unsigned)((u->used_bytes - u->free_bytes) * 100 / u->map_bytes);
+    return u->map_bytes == 0 ? 0 : (unsigned)(kv_used_bytes(u) * 100 / u->map_bytes);
 }
 
 const char *report_subject(enum subject s)

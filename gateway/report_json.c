@@ -235,7 +235,7 @@ static void put_state(struct sink *s, const struct report *r)
     sink_format(s,
                 ",\n  \"store\": {\"used_bytes\": %" PRIu64 ", \"free_bytes\": %" PRIu64
                 ", \"size_bytes\": %" PRIu64 "}",
-                t->usage.used_bytes, t->usage.free_bytes, t->usage.map_bytes);
+                kv_used_bytes(&t->usage), t->usage.free_bytes, t->usage.map_bytes);
     sink_format(s,
                 ",\n  \"clock\": {\"store_ms\": %" PRId64 ", \"clock_ms\": %" PRId64
                 ", \"ahead_s\": %" PRId64 "}",

@@ -120,12 +120,14 @@ enum error kv_cursor_next(struct kv_cursor *c, struct kv_slice *found, struct kv
 enum error kv_cursor_delete(struct kv_cursor *c);
 void kv_cursor_close(struct kv_cursor *c);
 
-/* Size of the map and bytes of it in use (pages reached so far, free ones among them apart). In
- * a read transaction. */
+/* The size of the map, how much of it has been reached so far, and how much of that is free to be
+ * used again. In a read transaction. */
 struct kv_usage {
-    uint64_t map_bytes, used_bytes, free_bytes;
+    uint64_t map_bytes, reached_bytes, free_bytes;
 };
 enum error kv_usage(struct kv_txn *t, struct kv_usage *out);
+/* What is in use: the store is full when that is all of the map, however far it was reached. */
+uint64_t kv_used_bytes(const struct kv_usage *u);
 
 /* What rows and free list take up themselves, in pages, as the transaction sees it; in a write
  * transaction too. */

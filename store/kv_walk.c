@@ -169,6 +169,11 @@ static bool count_free(void *arg, struct kv_slice key, struct kv_slice record)
     return true;
 }
 
+uint64_t kv_used_bytes(const struct kv_usage *u)
+{
+    return u->reached_bytes > u->free_bytes ? u->reached_bytes - u->free_bytes : 0;
+}
+
 enum error kv_usage(struct kv_txn *t, struct kv_usage *out)
 {
     struct kv_sums sums;
@@ -179,7 +184,7 @@ enum error kv_usage(struct kv_txn *t, struct kv_usage *out)
     if (!e)
         *out = (struct kv_usage){
             .map_bytes = sums.map_bytes,
-            .used_bytes = sums.pages * sums.page_bytes,
+            .reached_bytes = sums.pages * sums.page_bytes,
             .free_bytes = free_pages * sums.page_bytes,
         };
     return e;

@@ -210,7 +210,7 @@ static struct report troubled(void)
     r.state.paused = true;
     r.state.alerts = 2;
     r.state.store_ms += 2 * HOUR_MS + 5 * 60000;
-    r.state.usage.used_bytes = 13 * MIB;
+    r.state.usage.reached_bytes = 13 * MIB;
     r.limits[0].use.used = 600;
     r.limits[1].use.released = 11 * DOLLAR;
     r.models[0] = (struct ledger_model){12, 40000, 6};
@@ -426,7 +426,7 @@ static void test_the_worst_news_of_several(void **state)
     assert_string_equal(dashboard_news(&r), "clock behind");
     r.state.clock_ms = r.state.store_ms - 1000;
     assert_string_equal(dashboard_news(&r), "store nearly full");
-    r.state.usage.used_bytes = 11 * MIB;
+    r.state.usage.reached_bytes = 11 * MIB;
     assert_null(dashboard_news(&r));
     r.limits[3].use.used = UINT64_MAX; /* a dry run */
     r.limits[2].use.used = 8;          /* streams end by themselves */

@@ -159,7 +159,7 @@ static void test_the_store_s_figures(void **state)
         .clock_ms = 100000000,
         .open_streams = 5,
         .alerts = 2,
-        .usage = {.map_bytes = 9000, .used_bytes = 4000, .free_bytes = 1000},
+        .usage = {.map_bytes = 9000, .reached_bytes = 4000, .free_bytes = 1000},
     };
     render();
     must_have(lines, N(lines));

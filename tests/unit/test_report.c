@@ -338,7 +338,7 @@ static void test_json(void **state)
     assert_int_equal(number(json_object_get(root, "totals"), "refused", "burst"), 4);
     one = json_array_get(json_object_get(root, "limits"), 0);
     assert_int_equal(number(one, "released", NULL), 600);
-    assert_int_equal(number(root, "store", "used_bytes"), 410);
+    assert_int_equal(number(root, "store", "used_bytes"), 310);
     assert_int_equal(number(json_object_get(root, "live"), "codes", "ok"), 5);
     assert_int_equal(number(json_object_get(root, "live"), "decision_us", "sum"), 77);
     assert_true(json_is_null(json_object_get(json_object_get(root, "live"), "since_s")));
