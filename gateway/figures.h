@@ -6,8 +6,11 @@
 #include "gateway/code.h"
 #include "store/ledger.h"
 
-/* Counts it. Nothing without a ledger, and nothing for CODE_NONE; CODE_STOPPING is no fault and
- * counted only as itself. */
+/*
+ * Counts it. Nothing without a ledger, and nothing for CODE_NONE. Counted only as themselves are
+ * CODE_STOPPING, which is no fault, and what is no request for the model: another path or method,
+ * by which strangers look for other programs, and the owner's pages without a password.
+ */
 void figures_count(struct ledger *l, enum code code);
 
 #endif

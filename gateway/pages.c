@@ -213,11 +213,14 @@ static enum code refuse(enum code code, struct reply *reply, bool *gone)
     return code;
 }
 
-/* Live figures tell of requests for the model: of others a wrong password alone is of note. */
+/* The history tells of requests for the model; of others a code is counted alone. A browser's
+ * first question, without a password, is nothing of note. */
 static void count(struct reply *reply, enum guard g)
 {
     if (g == GUARD_WRONG)
-        reply_count(reply, CODE_UNAUTHORIZED);
+        ledger_live_code(reply->ledger, CODE_UNAUTHORIZED);
+    if (g == GUARD_CLOSED)
+        ledger_live_code(reply->ledger, CODE_DASHBOARD_CLOSED);
     reply->counted = true;
 }
 

@@ -255,7 +255,7 @@ enum figure {
     FIGURE_PAUSED,
     FIGURE_BUSY,
     FIGURE_METER,    /* 503 because the meter was unavailable */
-    FIGURE_INVALID,  /* 4xx: malformed requests */
+    FIGURE_INVALID,  /* 4xx: malformed or incomplete requests */
     FIGURE_UPSTREAM, /* upstream errors */
     FIGURE_DENIED,   /* 401, 403: no key, wrong origin */
     FIGURE_BREAKER,  /* 503 because a breaker was open */

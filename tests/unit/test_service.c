@@ -307,53 +307,74 @@ static void set(char *to, const char *text)
         snprintf(to, 48, "%s", text);
 }
 
-static const struct {
+static const struct odd {
     const char *why, *method, *path, *type, *length, *address, *body, *expected;
-} turned_away[] = {
-    {"F10 another path comes before all else", "REQUEST_METHOD=PUT", "SCRIPT_NAME=//v1/models",
-     "X=", NULL, NULL, "", "\"not_found\""},
-    {"F10 another method", "REQUEST_METHOD=GET", NULL, NULL, NULL, NULL, "",
-     "Allow: POST, OPTIONS\r\n"},
-    {"F52 a form", NULL, NULL, "CONTENT_TYPE=text/plain", NULL, NULL, PLAIN,
-     "Status: 415 Unsupported"},
-    {"no type", NULL, NULL, "X=", NULL, NULL, PLAIN, "\"unsupported_media_type\""},
-    {"a body that is announced too large is not read", NULL, NULL, NULL, "CONTENT_LENGTH=65537",
-     NULL, "", "\"body_too_large\""},
-    {"a length that is none", NULL, NULL, NULL, "CONTENT_LENGTH=-5", NULL, PLAIN,
-     "\"body_too_large\""},
-    {"a body that is shorter than announced", NULL, NULL, NULL, "CONTENT_LENGTH=500", NULL,
-     PLAIN, "\"body_incomplete\""},
-    {"a body that is longer than announced", NULL, NULL, NULL, "CONTENT_LENGTH=5", NULL, PLAIN,
-     "\"body_incomplete\""},
-    {"no JSON", NULL, NULL, NULL, "CONTENT_LENGTH=", NULL, "{", "\"bad_json\""},
-    {"F25 another shape", NULL, NULL, NULL, "CONTENT_LENGTH=", NULL, "{\"messages\":[1]}",
-     "\"bad_request\""},
-    {"no address", NULL, NULL, NULL, NULL, "REMOTE_ADDR=unix:", PLAIN, "\"no_address\""},
+} elsewhere[] =
+    {
+        {"F10 another path comes before all else", "REQUEST_METHOD=PUT",
+         "SCRIPT_NAME=//v1/models", "X=", NULL, NULL, "", "\"not_found\""},
+        {"what strangers look for", "REQUEST_METHOD=GET", "SCRIPT_NAME=/wp-login.php",
+         "X=", NULL, NULL, "", "\"not_found\""},
+        {"F10 another method", "REQUEST_METHOD=GET", NULL, NULL, NULL, NULL, "",
+         "Allow: POST, OPTIONS\r\n"},
+},
+  turned_away[] = {
+      {"F52 a form", NULL, NULL, "CONTENT_TYPE=text/plain", NULL, NULL, PLAIN,
+       "Status: 415 Unsupported"},
+      {"no type", NULL, NULL, "X=", NULL, NULL, PLAIN, "\"unsupported_media_type\""},
+      {"a body that is announced too large is not read", NULL, NULL, NULL,
+       "CONTENT_LENGTH=65537", NULL, "", "\"body_too_large\""},
+      {"a length that is none", NULL, NULL, NULL, "CONTENT_LENGTH=-5", NULL, PLAIN,
+       "\"body_too_large\""},
+      {"a body that is shorter than announced", NULL, NULL, NULL, "CONTENT_LENGTH=500", NULL,
+       PLAIN, "\"body_incomplete\""},
+      {"a body that is longer than announced", NULL, NULL, NULL, "CONTENT_LENGTH=5", NULL,
+       PLAIN, "\"body_incomplete\""},
+      {"no JSON", NULL, NULL, NULL, "CONTENT_LENGTH=", NULL, "{", "\"bad_json\""},
+      {"F25 another shape", NULL, NULL, NULL, "CONTENT_LENGTH=", NULL, "{\"messages\":[1]}",
+       "\"bad_request\""},
+      {"no address", NULL, NULL, NULL, NULL, "REMOTE_ADDR=unix:", PLAIN, "\"no_address\""},
 };
+
+static void send_odd(const struct odd *o)
+{
+    struct web w;
+
+    web_init(&w, o->body);
+    set(w.method, o->method);
+    set(w.path, o->path);
+    set(w.type, o->type);
+    set(w.length, o->length);
+    set(w.address, o->address);
+    service_handle(service, &w.x);
+    if (strstr(w.out, o->expected) == NULL)
+        fail_msg("%s: %s", o->why, w.out);
+    web_end(&w);
+}
 
 static void what_is_wrong_is_turned_away(void **state)
 {
     struct history_day h;
 
     (void)state;
-    for (size_t i = 0; i < sizeof(turned_away) / sizeof(turned_away[0]); i++) {
-        struct web w;
-
-        web_init(&w, turned_away[i].body);
-        set(w.method, turned_away[i].method);
-        set(w.path, turned_away[i].path);
-        set(w.type, turned_away[i].type);
-        set(w.length, turned_away[i].length);
-        set(w.address, turned_away[i].address);
-        service_handle(service, &w.x);
-        if (strstr(w.out, turned_away[i].expected) == NULL)
-            fail_msg("%s: %s", turned_away[i].why, w.out);
-        web_end(&w);
-    }
+    for (size_t i = 0; i < sizeof(turned_away) / sizeof(turned_away[0]); i++)
+        send_odd(&turned_away[i]);
     h = history();
     assert_int_equal(h.admitted, 0);
     assert_int_equal(h.figures[FIGURE_INVALID], sizeof(turned_away) / sizeof(turned_away[0]));
     assert_int_equal(model_count(&model, "calls"), 0);
+}
+
+static void what_is_no_request_for_the_model_is_in_no_figure_of_it(void **state)
+{
+    struct history_day h;
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(elsewhere) / sizeof(elsewhere[0]); i++)
+        send_odd(&elsewhere[i]);
+    h = history();
+    for (unsigned f = 0; f < FIGURES; f++)
+        assert_int_equal(h.figures[f], 0);
 }
 
 static void a_body_of_unknown_length_is_bounded_too(void **state)
@@ -900,6 +921,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         WITH_SITE(what_is_wrong_is_turned_away),
+        WITH_SITE(what_is_no_request_for_the_model_is_in_no_figure_of_it),
         WITH_SITE(a_body_of_unknown_length_is_bounded_too),
         WITH_SITE(who_is_too_late_is_not_charged),
         WITH_SITE(f36_who_has_left_before_is_not_charged),
