@@ -200,15 +200,21 @@ static bool show(enum route route, const struct report *report, struct reply *re
     return reply_page(reply, j.output->type, j.output->lines, write_output, &j);
 }
 
+const char *pages_detail(enum code code)
+{
+    if (code == CODE_UNAUTHORIZED)
+        return "This is for the owner of the site: any name, and the password that "
+               "`pennygate dashboard-password` has made.";
+    if (code == CODE_METER || code == CODE_CLOCK || code == CODE_CONFIGURATION)
+        return "There are no figures now: `pennygate check` tells what is wrong.";
+    return NULL;
+}
+
 static enum code refuse(enum code code, struct reply *reply, bool *gone)
 {
-    struct reply_error no = {.code = code};
+    struct reply_error no = {
+        .code = code, .basic = code == CODE_UNAUTHORIZED, .detail = pages_detail(code)};
 
-    if (code == CODE_UNAUTHORIZED) {
-        no.basic = true;
-        no.detail = "This is for the owner of the site: any name, and the password that "
-                    "`pennygate dashboard-password` has made.";
-    }
     *gone = !reply_error(reply, &no, NULL);
     return code;
 }

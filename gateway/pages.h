@@ -25,6 +25,10 @@ void pages_fixed(enum route route, const struct config *c, struct reply *reply, 
 enum code pages_guarded(struct pages *p, enum route route, struct site *site,
                         const struct site_use *use, struct reply *reply, bool *gone);
 
+/* What the owner's pages say in place of a code's own sentence, which is for visitors; NULL: that.
+ * It says nothing of the site, because nobody is known to be its owner then. */
+const char *pages_detail(enum code code);
+
 /* Lets the report go if nobody has asked for it for a while. */
 void pages_rest(struct pages *p);
 

@@ -227,13 +227,15 @@ static void answer(struct service *s, const struct site_use *use, struct reply *
     log->what = route_name(route);
     log->code = turn_away(route, use, reply->access, why);
     if (log->code != CODE_NONE)
-        reply_error(reply,
-                    &(struct reply_error){
-                        .code = log->code,
-                        .allow = route == ROUTE_METHOD ? allow : NULL,
-                        .wait_ms = wait_of(log->code),
-                    },
-                    NULL);
+        reply_error(
+            reply,
+            &(struct reply_error){
+                .code = log->code,
+                .allow = route == ROUTE_METHOD ? allow : NULL,
+                .detail = PAGES && route_guarded(route) ? pages_detail(log->code) : NULL,
+                .wait_ms = wait_of(log->code),
+            },
+            NULL);
     else if (route == ROUTE_OPTIONS)
         log->gone = !reply_preflight(
             reply, allow, exchange_param(reply->x, "HTTP_ACCESS_CONTROL_REQUEST_HEADERS"));

@@ -23,17 +23,18 @@ def basic(password, name="any"):
     return "Authorization", "Basic " + base64.b64encode(f"{name}:{password}".encode()).decode()
 
 
-def new_password(site):
+def new_password(site, before=False):
+    """before: whether there was one, which is told then."""
     done = site.run("dashboard-password", check=False)
     assert done.returncode == 0, done.stderr
-    assert "only time" in done.stderr
+    assert "only time" in done.stderr and ("before" in done.stderr) == before
     word = done.stdout.strip()
     assert PASSWORD.fullmatch(word) and word not in done.stderr
     return word
 
 
-def denied(server):
-    return server.site.day()["denied"]
+def counted(server, code):
+    return server.site.stats()["live"]["codes"][code]
 
 
 # ---- files ---------------------------------------------------------------------------------
@@ -135,6 +136,7 @@ def test_without_a_password_they_are_closed(gate, mode):
             assert (answer.status, answer.code) == (403, "dashboard_closed")
             assert "dashboard-password" in answer.error["message"]
             assert answer.header("WWW-Authenticate") is None
+    until(lambda: counted(server, "dashboard_closed") == 4 * len(GUARDED), 10, "the figure of closed pages")
 
 
 def test_the_password_opens_them(gate, mode):
@@ -180,7 +182,7 @@ def test_nothing_else_does(gate, headers):
         assert word.encode() not in answer.body
     shown = any(name == "Authorization" for name, _ in headers(word))
     expected = len(answers) if shown else 0
-    until(lambda: denied(server) == expected, 10, "the figure of what was denied")
+    until(lambda: counted(server, "unauthorized") == expected, 10, "the figure of wrong passwords")
     assert word not in server.log()
 
 
@@ -204,7 +206,7 @@ def test_wrong_passwords_write_nothing(gate, mode):
 
 def test_a_new_password_ends_the_one_before(gate, mode):
     server = gate(mode)
-    words = [new_password(server.site) for _ in range(2)]
+    words = [new_password(server.site, before) for before in (False, True)]
     assert words[0] != words[1]
     assert [get(server, "/metrics", basic(word)).status for word in words] == [401, 200]
     assert "removed" in server.site.run("dashboard-password", "remove")
@@ -253,12 +255,15 @@ def test_what_is_wrong_is_told_as_anywhere(gate, mode):
     for path in GUARDED:
         answer = get(server, path, basic(word))
         assert (answer.status, answer.code) == (503, "meter_unavailable")
+        assert "pennygate check" in answer.error["message"] and bytes(place.store) not in answer.body
         assert answer.header("Retry-After")
+    assert "pennygate" not in server.chat().error["message"]
     away.rename(place.store)
     until(lambda: get(server, "/dashboard", basic(word)).status == 200, 10, "the store's return")
     if mode != "cgi":
         place.write(place.text() + "nonsense")
-        assert get(server, "/dashboard", basic(word)).code == "configuration"
+        answer = get(server, "/dashboard", basic(word))
+        assert answer.code == "configuration" and "pennygate check" in answer.error["message"]
 
 
 @pytest.fixture
@@ -313,9 +318,13 @@ def test_a_question_is_no_request_for_the_model(gate, model):
     for path in GUARDED:
         get(server, path)
     get(server, "/dashboard", basic("wrong"))
-    until(lambda: denied(server) == 1, 10, "the figure of what was denied")
+    for path in ("/wp-login.php", "/.env", "/dashboard/"):
+        get(server, path)
+    assert server.open("POST", "/status", b"x").answer().code == "method_not_allowed"
+    until(lambda: [counted(server, code) for code in ("unauthorized", "not_found", "method_not_allowed")]
+          == [1, 3, 1], 10, "the figures of what was answered")
     day = server.site.day()
-    assert all(day[name] == 0 for name in ("admitted", "invalid", "busy", "paused", "meter_unavailable"))
+    assert all(day[name] == 0 for name in ("admitted", "invalid", "denied", "busy", "paused", "meter_unavailable"))
     assert model.count == 0
 
 
@@ -323,13 +332,22 @@ def test_the_command_says_what_it_cannot_do(site):
     place = site(init=False)
     done = place.run("dashboard-password", check=False)
     assert done.returncode == 1 and "init" in done.stderr and done.stdout == ""
+    assert "owner's pages" not in place.run("check", check=False).stdout
     place.init()
     done = place.run("dashboard-password", "please", check=False)
     assert done.returncode == 2 and "please" in done.stderr and done.stdout == ""
-    assert "dashboard-password" in place.run("check")
+    def check():
+        return re.sub(r"\s+", " ", place.run("check"))
+
+    assert "owner's pages: no password is made (see pennygate dashboard-password), no account" in check()
+    new_password(place)
+    assert "owner's pages: a password is made, no account" in check()
     place.sections["dashboard"] = {"accounts": ["ann", "bob@example.org"]}
     place.write()
-    assert "accounts = {ann, bob@example.org}" in re.sub(r"\s+", " ", place.run("check"))
+    assert "accounts = {ann, bob@example.org}" in check()
+    assert "owner's pages: a password is made, and 2 accounts are listed" in check()
+    place.run("dashboard-password", "remove")
+    assert "owner's pages: no password is made (see pennygate dashboard-password), but 2 accounts" in check()
 
 
 def test_the_page_is_found_where_the_whole_path_is_one(site):
