@@ -16,6 +16,7 @@ static int make(struct ledger *l, const struct policy *p, const struct config *c
 {
     char password[TOKEN_LETTERS(PASSWORD_BYTES) + 1];
     uint8_t hash[KEY_HASH];
+    bool before = ledger_password(l, hash) == ERROR_NONE;
     enum error e = token_make(PASSWORD_BYTES, password);
     int status = CLI_OK;
 
@@ -25,9 +26,8 @@ static int make(struct ledger *l, const struct policy *p, const struct config *c
     if (e != ERROR_NONE)
         status = cli_store_failed(c, e);
     else if (puts(password) >= 0 && fflush(stdout) == 0)
-        fprintf(stderr,
-                "This is the only time that it is shown; any name goes with it. What was "
-                "the password before is none any more.\n");
+        fprintf(stderr, "This is the only time that it is shown; any name goes with it.%s\n",
+                before ? " The password before it is none any more." : "");
     else
         status = cli_fail("the password could not be written out: nobody has it; make another");
     mac_wipe(password, sizeof password);
