@@ -15,8 +15,9 @@
 #include "gateway/progress.h"
 #include "platform/mac.h"
 
-#define INDENT   CLI_INDENT
-#define TEXT_MAX 512 /* longest: a path of 100 bytes and some advice */
+#define INDENT       CLI_INDENT
+#define PASSWORDLESS "no password is made (see pennygate dashboard-password)"
+#define TEXT_MAX     512 /* longest: a path of 100 bytes and some advice */
 
 struct check {
     const struct config *config;
@@ -112,7 +113,7 @@ static const char *why_off(const struct config *c, enum config_section s)
         return "not in this program, which was made without pages (PAGES=0): nor are chat "
                "page, widget and metrics";
     if (s == SECTION_DASHBOARD && c->n_dashboard_accounts == 0)
-        return "open to who has the password of dashboard-password alone";
+        return "no account is listed";
     return NULL;
 }
 
@@ -284,6 +285,23 @@ static void show_keys(const struct config *c, struct ledger *l)
                  "keys)");
 }
 
+/* Closed pages are all right: a note would be for ever. */
+static void show_pages(const struct config *c, struct ledger *l)
+{
+    uint8_t hash[KEY_HASH];
+    bool made = ledger_password(l, hash) == ERROR_NONE;
+    unsigned n = c->n_dashboard_accounts;
+
+    if (n > 0)
+        cli_wrap("", "owner's pages: %s%u account%s listed: each of them opens the pages",
+                 made ? "a password is made, and " : PASSWORDLESS ", but ", n,
+                 n == 1 ? " is" : "s are");
+    else
+        cli_wrap("", "owner's pages: %s, no account is listed: %s",
+                 made ? "a password is made" : PASSWORDLESS,
+                 made ? "the password alone opens the pages" : "the pages are closed");
+}
+
 static enum error show_state(const struct config *c, struct ledger *l)
 {
     struct policy p = config_policy(c, false);
@@ -308,6 +326,8 @@ static enum error show_state(const struct config *c, struct ledger *l)
     if (s.alerts > 0)
         cli_wrap("note", "%u alert%s to be delivered: if that stays so, the log says why",
                  s.alerts, s.alerts == 1 ? " waits" : "s wait");
+    if (PAGES)
+        show_pages(c, l);
     show_learnt(c, l);
     show_keys(c, l);
     show_proxied(c, &p, l, s.today);
