@@ -27,7 +27,7 @@ static const struct day_sum refusals[] = {
     {"no key or account, foreign page", ONE(FIGURE_DENIED)},
     {"paused", ONE(FIGURE_PAUSED)},
     {"all streams busy", ONE(FIGURE_BUSY)},
-    {"breaker open", ONE(FIGURE_BREAKER)},
+    {"model left alone", ONE(FIGURE_BREAKER)},
     {"could not be counted", ONE(FIGURE_METER)},
 };
 
@@ -64,7 +64,7 @@ static void write_model(struct sink *s, const struct config_model *c,
     dashboard_row(s, c->alias);
     dashboard_cell(s, UNIT_CALLS, m->failures);
     dashboard_cell(s, UNIT_TOKENS, m->overhead);
-    sink_text(s, m->breaker_wait_ms > 0 ? "<td>open, tried again in " : "<td>closed");
+    sink_text(s, m->breaker_wait_ms > 0 ? "<td>left alone for " : "<td>in use");
     if (m->breaker_wait_ms > 0)
         dashboard_span(s, m->breaker_wait_ms);
 }
@@ -77,7 +77,7 @@ static void write_upstream(struct sink *s, const struct report *r)
     dashboard_say(s, "<p><b>", UNIT_CALLS,
                   dashboard_sum(dashboard_day(r, r->state.today), &errors), "</b> today, <b>");
     dashboard_say(s, "", UNIT_CALLS, dashboard_total(r, &errors), "</b> in 30 days</p>\n");
-    dashboard_table(s, true, "Models", "model|failures in a row|extra tokens per call|breaker");
+    dashboard_table(s, true, "Models", "model|failures in a row|extra tokens per call|state");
     for (unsigned i = 0; i < r->config->n_models; i++)
         write_model(s, &r->config->models[i], &r->models[i]);
     dashboard_table_end(s);
@@ -151,8 +151,10 @@ static void write_callers(struct sink *s, const struct report *r)
 {
     dashboard_section(s, "callers", "Top callers today");
     if (r->n_top > 0) {
-        dashboard_table(s, true, "By calls; the names change daily, as in the log",
-                        "caller|calls|tokens|cost");
+        dashboard_table(
+            s, true,
+            "By calls, without what was forgiven; the names change daily, as in the log",
+            "caller|calls|tokens|cost");
         for (unsigned i = 0; i < r->n_top; i++)
             write_caller(s, r, &r->top[i]);
         dashboard_table_end(s);
@@ -181,7 +183,7 @@ static const struct {
 } alert_texts[ALERT_KINDS] = {
     [ALERT_THRESHOLD] = {"limit ", " has reached "},
     [ALERT_UPSTREAM_REFUSED] = {"the API of ", " refuses us: key, credit or rate"},
-    [ALERT_BREAKER_OPEN] = {"the breaker of ", " has opened"},
+    [ALERT_BREAKER_OPEN] = {"the API of ", " fails: it is left alone"},
     [ALERT_BOUND_EXCEEDED] = {"a call of ", " used more than was reserved"},
     [ALERT_METER] = {"the store could not be written", ""},
 };
@@ -239,6 +241,7 @@ void dashboard_html(struct sink *s, const struct report *r)
     write_head(s, r);
     for (unsigned i = 0; i < sizeof sections / sizeof sections[0]; i++)
         sections[i](s, r);
-    sink_text(s, "</main>\n<footer><p>The same figures as <a href=\"dashboard.json\">JSON</a> "
-                 "and by <code>pennygate stats</code>.</p></footer>\n</body>\n</html>\n");
+    sink_text(s, "</main>\n<footer><p>The same figures as <a href=\"dashboard.json\">JSON</a>, "
+                 "as <a href=\"metrics\">metrics</a>, and by <code>pennygate stats</code>: at "
+                 "most a second old.</p></footer>\n</body>\n</html>\n");
 }

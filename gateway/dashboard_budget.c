@@ -104,7 +104,7 @@ static void write_bold(struct sink *s, enum unit unit, uint64_t v, const char *b
     sink_text(s, behind);
 }
 
-/* "12 spent, 3 reserved of 40; 25 released so far; frees in 3 h 5 min" */
+/* "12 spent, 3 reserved of 40; 25 released so far; begins anew in 3 h 5 min" */
 static void write_words(struct sink *s, const struct report_limit *l)
 {
     enum unit unit = l->limit->unit;
@@ -121,10 +121,19 @@ static void write_words(struct sink *s, const struct report_limit *l)
         write_bold(s, unit, l->use.released, " released so far");
     }
     if (l->use.frees_ms > 0) {
-        sink_text(s, "; frees in ");
-        dashboard_span(s, l->use.frees_ms);
+        sink_text(s, "; ");
+        dashboard_frees(s, l);
     }
     sink_text(s, "</p>\n");
+}
+
+static bool is_left_over(const struct report *r)
+{
+    bool reserved = false;
+
+    for (unsigned i = 0; i < r->n_limits; i++)
+        reserved |= r->limits[i].use.reserved > 0;
+    return reserved && r->state.open_streams == 0;
 }
 
 void dashboard_budgets(struct sink *s, const struct report *r)
@@ -141,6 +150,10 @@ void dashboard_budgets(struct sink *s, const struct report *r)
         write_words(s, &r->limits[i]);
     }
     sink_text(s, "</ul>\n");
+    if (is_left_over(r))
+        sink_text(s, "<p>Something is reserved although no stream is open: a call has just "
+                     "ended, or its process died, and then it stays reserved for as long as a "
+                     "call may take, and is spent after that.</p>\n");
     if (r->n_limits == 0)
         sink_text(s, "<p>No limit is shared by all callers.</p>\n");
     dashboard_section_end(s);

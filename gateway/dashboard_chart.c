@@ -253,7 +253,8 @@ static void write_chart(struct sink *s, const struct report *r, const struct cha
 
     for (int64_t day = days.first; day <= days.last; day++)
         cut |= height_of(c, dashboard_day(r, day)) > scale;
-    sink_format(s, "<div class=\"chart\"><h3>%s</h3>\n", c->title);
+    sink_format(s, "<div class=\"chart\"><h3>%s <small>sums of %u days</small></h3>\n",
+                c->title, (unsigned)(days.last - days.first + 1));
     if (c->column[0].unit == UNIT_COST && !r->priced && top == 0) {
         sink_text(s, "<p>No model has a price, so nobody knows what was spent.</p>\n");
     } else {
@@ -264,12 +265,24 @@ static void write_chart(struct sink *s, const struct report *r, const struct cha
     sink_text(s, "</div>\n");
 }
 
+/* Often most of the cost, since all that such a call could cost is charged. */
+static void write_unknown(struct sink *s, const struct report *r)
+{
+    static const struct day_sum unknown = {"", DAY_OFFSET(unknown), 1, UNIT_CALLS};
+
+    dashboard_say(s, "<p>Calls charged as reserved, because their use is not known: <b>",
+                  UNIT_CALLS, dashboard_sum(dashboard_day(r, r->state.today), &unknown),
+                  "</b> today, <b>");
+    dashboard_say(s, "", UNIT_CALLS, dashboard_total(r, &unknown), "</b> in 30 days</p>\n");
+}
+
 void dashboard_charts(struct sink *s, const struct report *r)
 {
     dashboard_section(s, "days", "By day");
     sink_text(s, "<div class=\"charts\">");
     for (unsigned i = 0; i < sizeof charts / sizeof charts[0]; i++)
         write_chart(s, r, &charts[i]);
-    sink_text(s, "</div>");
+    sink_text(s, "</div>\n");
+    write_unknown(s, r);
     dashboard_section_end(s);
 }

@@ -28,6 +28,8 @@ void dashboard_say(struct sink *s, const char *before, enum unit unit, uint64_t 
 void dashboard_span(struct sink *s, int64_t ms);
 /* "2026-11-30 15:46" at the report's own zone. */
 void dashboard_time(struct sink *s, const struct report *r, int64_t time_s);
+/* "begins anew in 3 h" of a calendar window, "frees in 3 h" of what comes back piece by piece. */
+void dashboard_frees(struct sink *s, const struct report_limit *l);
 /* "hour", "10s"; "" for what has no window. */
 void dashboard_window(struct sink *s, const struct limit *l);
 

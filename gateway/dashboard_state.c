@@ -43,8 +43,8 @@ static void tell_budgets(struct sink *s, const struct report *r)
         dashboard_text(s, r->limits[i].limit->name);
         sink_text(s, " is used up");
         if (r->limits[i].use.frees_ms > 0) {
-            sink_text(s, ", frees in ");
-            dashboard_span(s, r->limits[i].use.frees_ms);
+            sink_text(s, ", ");
+            dashboard_frees(s, &r->limits[i]);
         }
         between = "; ";
     }
@@ -65,15 +65,15 @@ static void tell_models(struct sink *s, const struct report *r)
     const char *between = "";
 
     if (!is_broken(r))
-        sink_text(s, "no breaker is open");
+        sink_text(s, "all in use");
     for (unsigned i = 0; i < r->config->n_models; i++) {
         if (r->models[i].breaker_wait_ms <= 0)
             continue;
         sink_text(s, between);
-        sink_text(s, "the breaker of ");
         dashboard_text(s, r->config->models[i].alias);
-        sink_text(s, " is open, tried again in ");
+        sink_text(s, " is left alone for ");
         dashboard_span(s, r->models[i].breaker_wait_ms);
+        sink_text(s, ", because its API fails or refuses");
         between = "; ";
     }
 }
@@ -138,6 +138,10 @@ static bool is_waiting(const struct report *r)
 
 static void tell_alerts(struct sink *s, const struct report *r)
 {
+    if (!is_waiting(r) && r->config->alert_url == NULL) {
+        sink_text(s, "shown here only: <code>alerts { url }</code> posts them");
+        return;
+    }
     dashboard_amount(s, UNIT_CALLS, r->state.alerts);
     sink_text(s, is_waiting(r) ? " to be delivered; if that stays so, the log says why"
                                : " to be delivered");
@@ -154,7 +158,7 @@ static const struct line {
 } lines[] = {
     {"Site", "paused", "paused", is_paused, tell_pause},
     {"Budgets", "spent", "budget spent", is_spent, tell_budgets},
-    {"Models", "breaker open", "breaker open", is_broken, tell_models},
+    {"Models", "left alone", "model left alone", is_broken, tell_models},
     {"Clock", "ahead", "clock behind", is_ahead, tell_clock},
     {"Store", "nearly full", "store nearly full", is_filling, tell_store},
     {"Streams", "", "", NULL, tell_streams},

@@ -117,6 +117,12 @@ void dashboard_window(struct sink *s, const struct limit *l)
     dashboard_text(s, report_window(l, text));
 }
 
+void dashboard_frees(struct sink *s, const struct report_limit *l)
+{
+    sink_text(s, l->limit->window.kind == WINDOW_SLIDING ? "frees in " : "begins anew in ");
+    dashboard_span(s, l->use.frees_ms);
+}
+
 uint64_t dashboard_share(uint64_t v, uint64_t of, uint64_t whole)
 {
     if (v == 0)

@@ -160,6 +160,7 @@ static void use_day(struct report *r, int64_t day, uint64_t calls)
     d->day = day;
     d->admitted = calls;
     d->settled = calls;
+    d->unknown = day == TODAY - 2 ? 7 : 0;
     d->bypassed = calls / 20;
     d->tokens_in = calls * 612;
     d->tokens_out = calls * 187;
@@ -305,7 +306,14 @@ static void test_usual_day(void **state)
     has("<title>Pennygate</title>");
     has("As of 2026-11-30 15:46 UTC");
     has("site-day <small>calls, everyone, day</small>");
-    has("<b>409</b> spent, <b>3</b> reserved, of <b>600</b>; frees in 3&nbsp;h");
+    has("<b>409</b> spent, <b>3</b> reserved, of <b>600</b>; begins anew in 3&nbsp;h");
+    has("<b>170,100</b> spent, <b>900</b> reserved, of <b>200,000</b>; frees in 3&nbsp;h");
+    has("Calls <small>sums of 30 days</small>");
+    has("use is not known: <b>0</b> today, <b>7</b> in 30 days");
+    has("<dt>Models <dd><strong class=\"ok\">ok</strong> all in use");
+    has("<strong class=\"ok\">ok</strong> shown here only: <code>alerts { url }</code> posts");
+    has_not("no stream is open");
+    has("<td>in use\n");
     has("<title id=\"b0\">68 % spent, 0 % reserved</title>");
     has("<b>$11.396</b> spent, <b>$0.024</b> reserved, of <b>$20.00</b>; <b>$13.00</b> "
         "released");
@@ -341,8 +349,10 @@ static void test_trouble_is_told_first(void **state)
     render(&r);
     write_page("troubled");
     has("<title>paused - Pennygate</title>");
-    has("site-day is used up, frees in 3&nbsp;h");
-    has("the breaker of demo is open, tried again in 40&nbsp;s");
+    has("site-day is used up, begins anew in 3&nbsp;h");
+    has("demo is left alone for 40&nbsp;s, because its API fails or refuses");
+    has("<td>left alone for 40&nbsp;s\n");
+    has_not("breaker");
     has("the store is ahead of the clock by 2&nbsp;h 5&nbsp;min");
     has("81 % in use, 13.0 MiB of 16.0 MiB; when it is full");
     has("2 to be delivered; if that stays so");
@@ -421,7 +431,7 @@ static void test_the_worst_news_of_several(void **state)
     r.state.paused = false;
     assert_string_equal(dashboard_news(&r), "budget spent");
     r.limits[0].use.used = 599;
-    assert_string_equal(dashboard_news(&r), "breaker open");
+    assert_string_equal(dashboard_news(&r), "model left alone");
     r.models[0].breaker_wait_ms = 0;
     assert_string_equal(dashboard_news(&r), "clock behind");
     r.state.clock_ms = r.state.store_ms - 1000;
@@ -432,6 +442,36 @@ static void test_the_worst_news_of_several(void **state)
     r.limits[2].use.used = 8;          /* streams end by themselves */
     r.limits[5].use.used = 50;         /* the owner's own */
     assert_null(dashboard_news(&r));
+}
+
+static void test_alerts_that_wait_or_are_posted(void **state)
+{
+    struct report r = usual();
+    char url[] = "https://hooks.example/";
+    (void)state;
+
+    config.alert_url = url;
+    render(&r);
+    has("<strong class=\"ok\">ok</strong> 0 to be delivered");
+    config.alert_url = NULL; /* taken away since */
+    r.state.alerts = 2;
+    render(&r);
+    has("<strong class=\"bad\">waiting</strong> 2 to be delivered");
+}
+
+/* Of a call that died nobody reads among the streams. */
+static void test_what_is_reserved_without_a_stream_is_told(void **state)
+{
+    struct report r = usual();
+    (void)state;
+
+    r.state.open_streams = 0;
+    render(&r);
+    has("<p>Something is reserved although no stream is open:");
+    for (unsigned i = 0; i < r.n_limits; i++)
+        r.limits[i].use.reserved = 0;
+    render(&r);
+    has_not("no stream is open");
 }
 
 /* What was not priced has not been free. */
@@ -725,6 +765,8 @@ int main(void)
         cmocka_unit_test(test_each_reason_has_its_own_row),
         cmocka_unit_test(test_room_in_the_store),
         cmocka_unit_test(test_the_worst_news_of_several),
+        cmocka_unit_test(test_alerts_that_wait_or_are_posted),
+        cmocka_unit_test(test_what_is_reserved_without_a_stream_is_told),
         cmocka_unit_test(test_unknown_money_is_no_nought),
         cmocka_unit_test(test_a_flood_leaves_other_days_to_be_seen),
         cmocka_unit_test(test_a_new_site_is_not_cut),
