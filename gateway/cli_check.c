@@ -293,9 +293,10 @@ static void show_pages(const struct config *c, struct ledger *l)
     unsigned n = c->n_dashboard_accounts;
 
     if (n > 0)
-        cli_wrap("", "owner's pages: %s%u account%s listed: each of them opens the pages",
+        cli_wrap("", "owner's pages: %s%u account%s listed: %s",
                  made ? "a password is made, and " : PASSWORDLESS ", but ", n,
-                 n == 1 ? " is" : "s are");
+                 n == 1 ? " is" : "s are",
+                 made ? "either opens the pages" : "that opens the pages");
     else
         cli_wrap("", "owner's pages: %s, no account is listed: %s",
                  made ? "a password is made" : PASSWORDLESS,

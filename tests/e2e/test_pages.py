@@ -345,7 +345,7 @@ def test_the_command_says_what_it_cannot_do(site):
     place.sections["dashboard"] = {"accounts": ["ann", "bob@example.org"]}
     place.write()
     assert "accounts = {ann, bob@example.org}" in check()
-    assert "owner's pages: a password is made, and 2 accounts are listed" in check()
+    assert "owner's pages: a password is made, and 2 accounts are listed: either opens" in check()
     place.run("dashboard-password", "remove")
     assert "owner's pages: no password is made (see pennygate dashboard-password), but 2 accounts" in check()
 
