@@ -732,8 +732,7 @@ static void ended_rows_and_keys_go(void **state)
     }
     assert_int_equal(ledger_state(f->ledger, &f->policy, &last), ERROR_NONE);
     /* A steady state after the retention: pages freed are pages used again. */
-    assert_true(kv_used_bytes(&last.usage) <=
-                kv_used_bytes(&first.usage) + 8 * 4096);
+    assert_true(kv_used_bytes(&last.usage) <= kv_used_bytes(&first.usage) + 8 * 4096);
     assert_int_equal(file_read(path, 4096, &after, &m), ERROR_NONE);
     assert_true(m >= n && memcmp(before, after, n) != 0);
     free(before);
