@@ -164,16 +164,26 @@ void gate_dismiss(struct gate *g)
     notify(g->leave_fd);
 }
 
-/* ---- connections; all of this under the lock ---- */
-
-/* Has the next connection reported, if there is room for one. */
-static void arm(struct gate *g, int64_t now)
+/*
+ * Gives the lock back and has the next connection reported, if there is room for one. In this
+ * order: where one waits already, another worker is awake at once and would run into the lock.
+ */
+static void unlock(struct gate *g, int64_t now)
 {
     struct epoll_event e = {.events = EPOLLIN | EPOLLONESHOT, .data.ptr = &g->listen_fd};
+    bool arm =
+        g->accepting && !g->armed && g->pending < POOL_PENDING && now >= g->accept_after_ms;
 
-    if (g->accepting && !g->armed && g->pending < POOL_PENDING && now >= g->accept_after_ms)
-        g->armed = epoll_ctl(g->poll_fd, EPOLL_CTL_MOD, g->listen_fd, &e) == 0;
+    g->armed = g->armed || arm;
+    pthread_mutex_unlock(&g->lock);
+    if (!arm || epoll_ctl(g->poll_fd, EPOLL_CTL_MOD, g->listen_fd, &e) == 0)
+        return;
+    pthread_mutex_lock(&g->lock);
+    g->armed = false; /* the next who gives the lock back tries again */
+    pthread_mutex_unlock(&g->lock);
 }
+
+/* ---- connections; all of this under the lock ---- */
 
 /* Descriptors or memory are short, or something is not foreseen: it may pass. */
 static void back_off(struct gate *g, int error, int64_t now)
@@ -186,25 +196,24 @@ static void back_off(struct gate *g, int error, int64_t now)
                   strerror(error));
 }
 
-static void forget(struct gate *g, struct connection *c, int64_t now)
+static void forget(struct gate *g, struct connection *c)
 {
     close(c->fd); /* the last reference, so the poll set forgets it too */
     c->state = FREE;
     g->pending--;
-    arm(g, now);
     if (!g->accepting) /* the end waits for it */
         gate_wake(g);
 }
 
 /* Has its next byte, or its end, reported once. */
-static void watch(struct gate *g, struct connection *c, int64_t now)
+static void watch(struct gate *g, struct connection *c)
 {
     struct epoll_event e = {.events = EPOLLIN | EPOLLRDHUP | EPOLLONESHOT, .data.ptr = c};
     int operation = c->added ? EPOLL_CTL_MOD : EPOLL_CTL_ADD;
 
     c->added = epoll_ctl(g->poll_fd, operation, c->fd, &e) == 0;
     if (!c->added)
-        forget(g, c, now);
+        forget(g, c);
 }
 
 /* To the worker that asks, unless there is no descriptor for the duplicate: then later. */
@@ -219,7 +228,6 @@ static struct connection *serve(struct gate *g, struct connection *c, int64_t no
     c->state = SERVED;
     g->pending--;
     g->served++;
-    arm(g, now);
     return c;
 }
 
@@ -232,23 +240,23 @@ static struct connection *look(struct gate *g, struct connection *c, int64_t now
     if (n > 0)
         return serve(g, c, now);
     if (n < 0 && (errno == EAGAIN || errno == EINTR))
-        watch(g, c, now);
+        watch(g, c);
     else
-        forget(g, c, now);
+        forget(g, c);
     return NULL;
 }
 
 /* A lingering connection: drops what it still sends. */
-static void drop_input(struct gate *g, struct connection *c, int64_t now)
+static void drop_input(struct gate *g, struct connection *c)
 {
     char bytes[LINGER_BYTES];
     ssize_t n = recv(c->fd, bytes, sizeof(bytes), MSG_DONTWAIT);
 
     c->reads++;
     if ((n > 0 || (n < 0 && (errno == EAGAIN || errno == EINTR))) && c->reads <= LINGER_READS)
-        watch(g, c, now);
+        watch(g, c);
     else
-        forget(g, c, now);
+        forget(g, c);
 }
 
 static struct connection *add(struct gate *g, int fd, int64_t now)
@@ -289,10 +297,9 @@ static struct connection *accept_one(struct gate *g)
         c = add(g, fd, now);
     else if (error != EAGAIN && error != EINTR && error != ECONNABORTED)
         back_off(g, error, now); /* EAGAIN: another process was faster */
-    arm(g, now);
     if (c != NULL)
         c = look(g, c, now);
-    pthread_mutex_unlock(&g->lock);
+    unlock(g, now);
     return c;
 }
 
@@ -306,8 +313,8 @@ static struct connection *look_again(struct gate *g, struct connection *c)
     if (c->state == WAITING)
         ready = look(g, c, now);
     else if (c->state == LINGERING)
-        drop_input(g, c, now);
-    pthread_mutex_unlock(&g->lock);
+        drop_input(g, c);
+    unlock(g, now);
     return ready;
 }
 
@@ -334,14 +341,14 @@ void gate_give(struct gate *g, struct connection *c, bool drained)
     g->served--;
     g->pending++;
     if (drained || c->expired) {
-        forget(g, c, now);
+        forget(g, c);
     } else {
         shutdown(c->fd, SHUT_WR);
         c->state = LINGERING;
         c->due_ms = now + (g->accepting ? GATE_LINGER_MS : STOP_GRACE_MS);
-        watch(g, c, now);
+        watch(g, c);
     }
-    pthread_mutex_unlock(&g->lock);
+    unlock(g, now);
 }
 
 int gate_fd(const struct connection *c)
@@ -399,7 +406,7 @@ static void expire(struct gate *g, struct connection *c, int64_t now)
         c->expired = true;
         c->due_ms = NEVER;
     } else {
-        forget(g, c, now);
+        forget(g, c);
     }
 }
 
@@ -417,12 +424,11 @@ static int64_t do_due(struct gate *g, int64_t now)
         expire(g, c, now);
         if (c->state == WAITING && c->stalled && now >= g->accept_after_ms) {
             c->stalled = false;
-            watch(g, c, now);
+            watch(g, c);
         }
         if (c->state != FREE && c->due_ms < until)
             until = c->due_ms;
     }
-    arm(g, now);
     if (now < g->accept_after_ms && g->accept_after_ms < until)
         until = g->accept_after_ms;
     return until;
@@ -440,7 +446,7 @@ void gate_round(struct gate *g, int64_t wait_ms)
     until = do_due(g, now);
     g->sleeping = until == NEVER;
     g->used = false;
-    pthread_mutex_unlock(&g->lock);
+    unlock(g, now);
     if (wait_ms >= 0 && until > now + wait_ms)
         until = now + wait_ms;
     if (until != NEVER)
