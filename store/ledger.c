@@ -537,8 +537,12 @@ static enum error read_once(struct ledger *l, struct reader *r, reading *fn, voi
 {
     struct clock_now now;
     struct state state;
-    struct view_context c = {
-        .ledger = l, .state = &state, .now = &now, .cache = r->cache, .view = &r->view};
+    struct view_context c = {.ledger = l,
+                             .state = &state,
+                             .now = &now,
+                             .cache = r->cache,
+                             .view = &r->view,
+                             .asked = &r->asked};
     enum error e = kv_begin_read(l->kv, &r->txn);
 
     if (e != ERROR_NONE)
@@ -576,11 +580,32 @@ struct question {
     struct answer *answer;
 };
 
+/* Only what was computed under the keys of now. Which subject a shown key is, the store says anew
+ * each time. */
+static void recall(const struct view_context *c, struct demand *d)
+{
+    const struct asked *a = c->asked;
+
+    if (d->hashes.n == 0 && d->hashes.live_known == 0 && !d->caller.has_key &&
+        file_stamp_equal(&a->periods, &c->ledger->periods_stamp) &&
+        memcmp(&a->caller, &d->caller, sizeof a->caller) == 0)
+        d->hashes = a->hashes;
+}
+
+static void remember(const struct view_context *c, const struct demand *d)
+{
+    c->asked->periods = c->ledger->periods_stamp;
+    c->asked->caller = d->caller;
+    c->asked->hashes = d->hashes;
+}
+
 static enum error check(void *arg, const struct view_context *c)
 {
     struct question *q = arg;
-    enum error e = view_build(c, q->policy, q->demand);
 
+    recall(c, q->demand);
+    enum error e = view_build(c, q->policy, q->demand);
+    remember(c, q->demand);
     return e == ERROR_NONE ? view_decide(c, q->policy, q->demand, q->answer) : e;
 }
 

@@ -39,11 +39,21 @@ struct view {
     int64_t store_ms;
 };
 
+/* Who was asked about last, and that caller's hashes: who is refused mostly comes again at once.
+ * They are worth no more than the keys in the cache beside them, and of no use once the file of
+ * the period keys has changed. */
+struct asked {
+    struct file_stamp periods;
+    struct caller caller;
+    struct hashes hashes;
+};
+
 /* A read transaction, the keys derived in it and its view, kept for reuse. */
 struct reader {
     struct reader *next;
     struct kv_txn *txn;
     struct view view;
+    struct asked asked;
     struct period_cache cache[PERIOD_WINDOWS];
 };
 
@@ -148,6 +158,7 @@ struct view_context {
     const struct clock_now *now;
     struct period_cache *cache; /* PERIOD_WINDOWS of them */
     struct view *view;
+    struct asked *asked; /* NULL: in a write transaction */
 };
 
 /* The zone by which the policy names days. */

@@ -124,6 +124,30 @@ static void places_are_hashed_where_a_limit_bounds_them(void **state)
     must_refuse(f, REFUSAL_CONCURRENT);
 }
 
+/* Hashes are kept from one question to the next: never for another caller or under another key. */
+static void who_asked_before_is_nobody_else(void **state)
+{
+    struct fixture *f = *state;
+
+    add_limit(f, "day", SUBJECT_ADDRESS, UNIT_CALLS, "day", 2);
+    add_limit(f, "at-once", SUBJECT_ADDRESS, UNIT_CONCURRENT, NULL, 4);
+    for (unsigned day = 0; day < 3; day++) {
+        for (uint8_t last = 1; last <= 3; last++) {
+            set_address(&f->demand, last);
+            assert_int_equal(admitted_of(f, 3), 2);
+            set_address(&f->demand, 1);
+            must_refuse(f, REFUSAL_ADDRESS);
+        }
+        pass(24 * HOUR_MS); /* another period's key, and the places have ended */
+    }
+    set_address(&f->demand, 1);
+    assert_int_equal(admitted_of(f, 3), 2);
+    assert_int_equal(ledger_clock_reset(f->ledger, &f->policy), ERROR_NONE);
+    set_address(&f->demand, 1);
+    assert_int_equal(admitted_of(f, 3), 2); /* its day is new */
+    must_refuse(f, REFUSAL_CONCURRENT);     /* and its places are still held */
+}
+
 /* Keys */
 
 static void show_key(struct fixture *f, uint8_t which)
@@ -651,6 +675,7 @@ int main(void)
 #define T(f) cmocka_unit_test_setup_teardown(f, set_up, tear_down)
     const struct CMUnitTest tests[] = {
         T(places_are_hashed_where_a_limit_bounds_them),
+        T(who_asked_before_is_nobody_else),
         T(a_keys_own_limit_decides_instead_of_the_configured_one),
         T(a_keys_own_limit_is_shown),
         T(two_keys_of_one_address_are_two),
