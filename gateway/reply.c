@@ -33,18 +33,31 @@ static void put_access(struct sink *s, const struct access *a)
         sink_text(s, "Access-Control-Allow-Credentials: true\r\n");
 }
 
+static void put_field(struct sink *s, const char *name, const char *value)
+{
+    sink_text(s, name);
+    sink_text(s, value);
+    sink_text(s, "\r\n");
+}
+
+static void put_number_field(struct sink *s, const char *name, uint64_t value)
+{
+    sink_text(s, name);
+    sink_number(s, value);
+    sink_text(s, "\r\n");
+}
+
 static void put_head(struct sink *s, const struct reply *r, int status, const char *reason)
 {
-    sink_format(s, "Status: %d %s\r\n", status, reason);
+    sink_text(s, "Status: ");
+    sink_number(s, (uint64_t)status);
+    put_field(s, " ", reason);
     sink_text(s, "X-Content-Type-Options: nosniff\r\n");
     if (r->id[0] != '\0')
-        sink_format(s, "X-Request-Id: %s\r\n", r->id);
+        put_field(s, "X-Request-Id: ", r->id);
     put_access(s, r->access);
-    if (r->cookie != NULL) {
-        sink_text(s, "Set-Cookie: ");
-        sink_text(s, r->cookie);
-        sink_text(s, "\r\n");
-    }
+    if (r->cookie != NULL)
+        put_field(s, "Set-Cookie: ", r->cookie);
 }
 
 static int64_t seconds_up(int64_t ms)
@@ -70,9 +83,9 @@ static void put_retry(struct sink *s, int status, const struct reply_error *e)
 {
     int64_t seconds = retry_seconds(status, e);
     if (seconds > 0)
-        sink_format(s, "Retry-After: %" PRId64 "\r\n", seconds);
+        put_number_field(s, "Retry-After: ", (uint64_t)seconds);
     if (!e->minute && e->wait_ms > 0 && e->wait_ms < 1000)
-        sink_format(s, "retry-after-ms: %" PRId64 "\r\n", e->wait_ms);
+        put_number_field(s, "retry-after-ms: ", (uint64_t)e->wait_ms);
     if (seconds > SDK_PATIENCE_S || e->billed)
         sink_text(s, "x-should-retry: false\r\n");
 }
@@ -84,9 +97,9 @@ static uint64_t field_integer(uint64_t n)
     return n < FIELD_INTEGER_MAX ? n : FIELD_INTEGER_MAX;
 }
 
-static int64_t field_seconds(int64_t ms)
+static uint64_t field_seconds(int64_t ms)
 {
-    return (int64_t)field_integer((uint64_t)seconds_up(ms));
+    return field_integer((uint64_t)seconds_up(ms));
 }
 
 /* The limit of the i-th standing if a caller may know how it stands, else NULL. */
@@ -97,17 +110,27 @@ static const struct limit *shown(const struct answer *a, unsigned i)
     return own && l->unit == UNIT_CALLS && l->max != LIMIT_UNLIMITED ? l : NULL;
 }
 
+/* "name", and two numbers with what stands before each. */
+static void put_item(struct sink *s, const struct limit *l, const char *before_a, uint64_t a,
+                     const char *before_b, uint64_t b)
+{
+    sink_text(s, "\"");
+    sink_text(s, l->name);
+    sink_text(s, before_a);
+    sink_number(s, a);
+    sink_text(s, before_b);
+    sink_number(s, b);
+}
+
 static void put_policy_item(struct sink *s, const struct limit *l)
 {
-    sink_format(s, "\"%s\";q=%" PRIu64 ";w=%" PRIu32, l->name, field_integer(l->max),
-                window_seconds(l->window));
+    put_item(s, l, "\";q=", field_integer(l->max), ";w=", window_seconds(l->window));
 }
 
 static void put_standing_item(struct sink *s, const struct limit *l, uint64_t remaining,
                               int64_t wait_ms)
 {
-    sink_format(s, "\"%s\";r=%" PRIu64 ";t=%" PRId64, l->name, field_integer(remaining),
-                field_seconds(wait_ms));
+    put_item(s, l, "\";r=", field_integer(remaining), ";t=", field_seconds(wait_ms));
 }
 
 /* The standing with the fewest calls left, of several the one with the longest wait; or -1. */
@@ -151,25 +174,28 @@ static void put_rates(struct sink *s, const struct answer *a)
                               a->standing_wait_ms[i]);
             separator = ", ";
         }
-    sink_format(s,
-                "\r\nX-RateLimit-Limit: %" PRIu64 "\r\nX-RateLimit-Remaining: %" PRIu64
-                "\r\nX-RateLimit-Reset: %" PRId64 "\r\n",
-                field_integer(shown(a, (unsigned)best)->max),
-                field_integer(v->standings[best].remaining),
-                field_seconds(a->standing_wait_ms[best]));
+    put_number_field(s,
+                     "\r\nX-RateLimit-Limit: ", field_integer(shown(a, (unsigned)best)->max));
+    put_number_field(s, "X-RateLimit-Remaining: ", field_integer(v->standings[best].remaining));
+    put_number_field(s, "X-RateLimit-Reset: ", field_seconds(a->standing_wait_ms[best]));
 }
 
 /* -- plain answers -- */
 
-/* Ends the header with the body's length, and writes the body: once counted, once sent. */
+/* Ends the header with the body's length, and writes the body. It is made once to be counted, and
+ * again to be sent if it is longer than what a sink holds back. */
 static bool put_body(struct sink *s, const struct reply *r, const char *type, reply_body *body,
                      const void *what)
 {
     struct sink count;
     sink_init(&count, NULL);
     body(&count, r, what);
-    sink_format(s, "Content-Type: %s\r\nContent-Length: %zu\r\n\r\n", type, count.total);
-    if (!r->head)
+    put_field(s, "Content-Type: ", type);
+    put_number_field(s, "Content-Length: ", count.total);
+    sink_text(s, "\r\n");
+    if (!r->head && count.n == count.total)
+        sink_bytes(s, count.buffer, count.n);
+    else if (!r->head)
         body(s, r, what);
     return sink_end(s);
 }
@@ -246,7 +272,11 @@ static void put_error_object(struct sink *s, const struct code_entry *c, const c
 {
     sink_text(s, "{\"error\":{\"message\":");
     sink_string(s, detail != NULL ? detail : c->message);
-    sink_format(s, ",\"type\":\"%s\",\"code\":\"%s\",\"param\":", c->type, c->name);
+    sink_text(s, ",\"type\":\"");
+    sink_text(s, c->type);
+    sink_text(s, "\",\"code\":\"");
+    sink_text(s, c->name);
+    sink_text(s, "\",\"param\":");
     if (param != NULL)
         sink_string(s, param);
     else
@@ -379,7 +409,8 @@ static void put_limit(struct sink *s, const struct limit *l, const struct answer
     sink_string(s, l->name);
     sink_format(s, ",\"remaining\":%" PRIu64 ",\"max\":%" PRIu64 ",\"window_s\":%" PRIu32,
                 field_integer(left), field_integer(l->max), window_seconds(l->window));
-    put_seconds(s, "more_in_s", left < l->max ? field_seconds(a->standing_wait_ms[i]) : 0);
+    put_seconds(s, "more_in_s",
+                left < l->max ? (int64_t)field_seconds(a->standing_wait_ms[i]) : 0);
     sink_text(s, "}");
 }
 

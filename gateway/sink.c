@@ -62,15 +62,29 @@ void sink_text(struct sink *s, const char *text)
 
 void sink_format(struct sink *s, const char *format, ...)
 {
-    char piece[SINK_PIECE];
     va_list args;
+    if (sizeof s->buffer - s->n < SINK_PIECE)
+        drain(s);
     va_start(args, format);
-    int n = vsnprintf(piece, sizeof piece, format, args);
+    int n = vsnprintf(s->buffer + s->n, SINK_PIECE, format, args);
     va_end(args);
-    if (n < 0 || (size_t)n >= sizeof piece)
+    if (n < 0 || n >= SINK_PIECE) {
         s->failed = true; /* a cut header must not be sent */
-    else
-        sink_bytes(s, piece, (size_t)n);
+        return;
+    }
+    s->n += (size_t)n;
+    s->total += (size_t)n;
+}
+
+void sink_number(struct sink *s, uint64_t number)
+{
+    char digits[20]; /* of 64 bits */
+    size_t at = sizeof digits;
+    do {
+        digits[--at] = (char)('0' + number % 10);
+        number /= 10;
+    } while (number > 0);
+    sink_bytes(s, digits + at, sizeof digits - at);
 }
 
 /* UTF-8 needs no escape, U+2028 neither. */

@@ -8,6 +8,7 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 #include "gateway/exchange.h"
 
@@ -35,6 +36,8 @@ void sink_bytes(struct sink *s, const char *bytes, size_t n);
 /* At most SINK_PIECE bytes; the sink fails where it would be more. */
 #define SINK_PIECE 256 /* longest formatted piece: a policy item of 100 bytes */
 void sink_format(struct sink *s, const char *format, ...) __attribute__((format(printf, 2, 3)));
+/* Decimal. A flood is answered by this: a number by sink_format costs ten times as much. */
+void sink_number(struct sink *s, uint64_t number);
 /* A JSON string, escaped. */
 void sink_string(struct sink *s, const char *text);
 /* Sends what is left. False if something could not be written. */
