@@ -123,6 +123,9 @@ build/time: FORCE
 	@echo $(BUILD_TIME) | cmp -s - $@ || echo $(BUILD_TIME) >$@
 FORCE:
 
+# At -Oz x86 copies by one instruction that takes longer to start than a row takes to be copied.
+$(dir)/store/%.o: flags-release += $(call try,-mstringop-strategy=libcall)
+
 # Texts that are too long for a buffer are cut on purpose in tests.
 $(dir)/tests/%.o: WARN += $(may_cut)
 
