@@ -187,7 +187,7 @@ static enum error attempt(struct ledger *l, struct op *(*take)(void *), void *ar
 
     memset(&b, 0, sizeof b);
     b.ledger = l;
-    if ((e = ledger_verify(l)) != ERROR_NONE ||
+    if ((e = ledger_verify_files(l)) != ERROR_NONE ||
         (e = kv_begin_write(l->kv, &b.txn)) != ERROR_NONE)
         return e;
     if (!*taken)

@@ -446,16 +446,23 @@ static bool is_still(const char *path, struct file_id id)
     return file_id_path(path, &now) == ERROR_NONE && file_id_equal(now, id);
 }
 
-enum error ledger_verify(struct ledger *l)
+enum error ledger_verify_files(struct ledger *l)
 {
     enum error e = (enum error)atomic_load(&l->broken);
 
     if (e != ERROR_NONE || (e = kv_check_files(l->kv)) != ERROR_NONE)
         return e;
-    if (!is_still(l->path_mark, l->mark_id) || !is_still(l->path_live, l->live_id) ||
-        !is_still(l->path_board, l->board_id))
-        return ERROR_RUN_MISSING;
-    return ledger_periods_refresh(l, false);
+    return is_still(l->path_mark, l->mark_id) && is_still(l->path_live, l->live_id) &&
+                   is_still(l->path_board, l->board_id)
+               ? ERROR_NONE
+               : ERROR_RUN_MISSING;
+}
+
+enum error ledger_verify(struct ledger *l)
+{
+    enum error e = ledger_verify_files(l);
+
+    return e == ERROR_NONE ? ledger_periods_refresh(l, false) : e;
 }
 
 enum error ledger_read_state(struct kv_txn *txn, struct state *out)

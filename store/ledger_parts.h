@@ -253,6 +253,10 @@ void ledger_name(const struct ledger *l, const uint8_t hash[SUBJECT_HASH], char 
 /* livecount.c: notes on a board that this process has made since when it counts. */
 void livecount_begin(struct ledger *l, const struct clock_now *now);
 
+/* What ledger_verify asks of the files, without the period keys, which a write transaction looks
+ * at under its lock. */
+enum error ledger_verify_files(struct ledger *l);
+
 /* Reads the period file again if it has changed. */
 enum error ledger_periods_refresh(struct ledger *l, bool force);
 /* The keys as last read: other threads read the file again at any moment. */
