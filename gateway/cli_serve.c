@@ -30,23 +30,20 @@ static void hold_stop_signals(void)
 /* Serves descriptor 0 until it is told to stop; does not return when it starts anew. */
 static int run(struct cli *cli)
 {
-    struct config defaults, *c;
+    struct config_server server;
+    struct config *c;
     struct service *s;
-    bool stop;
+    bool stop, known;
 
     if (service_new(cli->config, cli->env, false, &s) != ERROR_NONE)
         return cli_fail("%s", error_text(ERROR_MEMORY));
-    config_server_defaults(&defaults);
     c = service_config(s);
-    if (c != NULL) {
-        defaults.streams = c->streams;
-        defaults.stack_bytes = c->stack_bytes;
-        defaults.write_timeout_ms = c->write_timeout_ms;
-        defaults.stop_ms = c->stop_ms;
-        config_drop(c);
-    }
-    stop = pool_run(s, LISTEN_FD, defaults.streams, defaults.stack_bytes,
-                    defaults.write_timeout_ms, defaults.stop_ms);
+    known = config_server(c, &server);
+    config_drop(c);
+    if (!known)
+        return cli_fail("%s", error_text(ERROR_MEMORY));
+    stop = pool_run(s, LISTEN_FD, server.streams, server.stack_bytes, server.write_timeout_ms,
+                    server.stop_ms);
     hold_stop_signals();
     if (!service_free(s, FREE_MS))
         log_line(LOG_LEVEL_ERROR,

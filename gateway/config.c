@@ -415,6 +415,26 @@ void config_server_defaults(struct config *c)
     }
 }
 
+bool config_server(const struct config *c, struct config_server *out)
+{
+    struct config *defaults = NULL;
+
+    if (c == NULL) {
+        if ((defaults = malloc(sizeof *defaults)) == NULL)
+            return false;
+        config_server_defaults(defaults);
+        c = defaults;
+    }
+    *out = (struct config_server){
+        .streams = c->streams,
+        .stack_bytes = c->stack_bytes,
+        .write_timeout_ms = c->write_timeout_ms,
+        .stop_ms = c->stop_ms,
+    };
+    free(defaults);
+    return true;
+}
+
 /* ---- in use ---- */
 
 bool config_changed(const struct config *c)

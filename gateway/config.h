@@ -170,6 +170,15 @@ const struct config_model *config_fallback(const struct config *c,
  * nothing in it needs freeing. For a process that starts before its configuration is mended. */
 void config_server_defaults(struct config *c);
 
+/* What a process is built by: of a configuration, or where there is none (NULL) the defaults. False:
+ * no memory. A struct config is too large for a stack that lives as long as the process. */
+struct config_server {
+    unsigned streams;
+    size_t stack_bytes;
+    int64_t write_timeout_ms, stop_ms;
+};
+bool config_server(const struct config *c, struct config_server *out);
+
 /* Worst cases at a model: of one message of one byte, and of the largest request admitted. */
 void config_smallest(const struct config_model *m, struct amounts *out);
 void config_largest(const struct config *c, const struct config_model *m, struct amounts *out);

@@ -63,11 +63,16 @@ static void harden(void)
     drop_proxies();
 }
 
-/* One arena for all threads: each further one would cost more than all that they allocate. */
+#define LARGE 16384
+
+/* One arena for all threads: each further one would cost more than all that they allocate. And
+ * pieces of LARGE bytes straight from the system: of most of them (libcurl's and the store's
+ * buffers) only a part is ever touched, and what is freed is gone at once. */
 static void spare_memory(void)
 {
 #ifdef __GLIBC__
     mallopt(M_ARENA_MAX, 1);
+    mallopt(M_MMAP_THRESHOLD, LARGE);
 #endif
 }
 

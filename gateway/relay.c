@@ -19,7 +19,7 @@
 
 #define HTTP_OK       200
 #define TYPE_PLAIN    "application/json"
-#define READ_SIZE     4096  /* on a worker's small stack */
+#define READ_SIZE     2048  /* on a worker's small stack; libcurl reads no more at a time */
 #define WAIT_MS       60000 /* the call has clocks of its own: this only bounds one wait */
 #define DRAIN_MS      200   /* for the last bytes after the end: the connection stays warm */
 #define ERROR_WAIT_MS 1000  /* for an error's body, which mostly comes with its header */

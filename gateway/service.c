@@ -44,8 +44,8 @@ struct service {
 enum error service_new(const char *path, char *const *env, bool single, struct service **out)
 {
     struct service *s = calloc(1, sizeof(*s));
-    struct config defaults, *c;
-    unsigned streams;
+    struct config_server server;
+    struct config *c;
     enum error e;
 
     if (s == NULL)
@@ -58,12 +58,12 @@ enum error service_new(const char *path, char *const *env, bool single, struct s
     if (e == ERROR_NONE)
         e = site_new(path, env, &s->site);
     if (e == ERROR_NONE) {
-        config_server_defaults(&defaults);
         c = site_config(s->site);
-        streams = c != NULL ? c->streams : defaults.streams;
-        e = upstream_new(single ? 1 : streams, &s->upstream);
+        e = config_server(c, &server) ? ERROR_NONE : ERROR_MEMORY;
         config_drop(c);
     }
+    if (e == ERROR_NONE)
+        e = upstream_new(single ? 1 : server.streams, &s->upstream);
     if (e == ERROR_NONE && !single)
         e = alerter_new(s->site, &s->alerter);
     if (e != ERROR_NONE) {

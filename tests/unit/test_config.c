@@ -1882,6 +1882,25 @@ static void test_server_defaults(void **state)
     config_drop(c);
 }
 
+static void test_what_a_process_is_built_by(void **state)
+{
+    struct config *c = must_load(SITE);
+    struct config_server server;
+
+    (void)state;
+    assert_true(config_server(NULL, &server));
+    assert_int_equal(server.streams, c->streams);
+    assert_int_equal(server.stack_bytes, c->stack_bytes);
+    assert_int_equal(server.write_timeout_ms, c->write_timeout_ms);
+    assert_int_equal(server.stop_ms, c->stop_ms);
+    c->streams = 3;
+    c->stop_ms = 7;
+    assert_true(config_server(c, &server));
+    assert_int_equal(server.streams, 3);
+    assert_int_equal(server.stop_ms, 7);
+    config_drop(c);
+}
+
 /* ---- the manual page ---- */
 
 #define MANUAL "gateway/pennygate.conf.5" /* tests run in the root of the tree */
@@ -2063,6 +2082,7 @@ int main(void)
         cmocka_unit_test(test_references),
         cmocka_unit_test(test_policy),
         cmocka_unit_test(test_server_defaults),
+        cmocka_unit_test(test_what_a_process_is_built_by),
         cmocka_unit_test(test_the_manual_tells_the_table),
         cmocka_unit_test(test_the_manual_has_examples),
     };
