@@ -15,19 +15,20 @@ static bool is_listed(const struct config *c, const struct origin *o)
     return false;
 }
 
-void access_of(const struct exchange *x, const struct config *c, struct access *out)
+void access_of(const struct exchange *x, const struct config *c, bool shared,
+               struct access *out)
 {
     const char *text = exchange_param_only(x, "HTTP_ORIGIN");
     struct origin o;
 
     memset(out, 0, sizeof(*out));
-    out->varies = c != NULL && c->n_allowed_origins > 0;
-    out->credentials = c != NULL && c->cookie_cross_site;
+    out->varies = shared && c != NULL && c->n_allowed_origins > 0;
+    out->credentials = shared && c != NULL && c->cookie_cross_site;
     out->present = exchange_param(x, "HTTP_ORIGIN") != NULL;
     if (!out->present)
         return;
     if (text != NULL && origin_parse(text, &o)) {
-        if (is_listed(c, &o))
+        if (shared && is_listed(c, &o))
             out->origin = text;
         else
             out->refused = !origin_is_host(&o, exchange_param_only(x, "HTTP_HOST"),

@@ -14,13 +14,16 @@
 struct access {
     bool present;       /* an Origin came */
     bool refused;       /* of a page that may not ask */
-    const char *origin; /* a listed one, exactly as it came (the exchange's), or NULL */
+    const char *origin; /* a listed one, exactly as it came (the exchange's), or NULL; of what
+                           is shared alone, as the next two */
     bool varies;        /* other origins get other headers: no cache may mix them */
     bool credentials;   /* listed pages may send the visitor's cookie */
 };
 
-/* `c` may be NULL: then only our own host's pages may ask. */
-void access_of(const struct exchange *x, const struct config *c, struct access *out);
+/* `c` may be NULL: then only our own host's pages may ask; so also if what is asked for is not
+ * `shared` (route_shared), and no browser is told anything of it. */
+void access_of(const struct exchange *x, const struct config *c, bool shared,
+               struct access *out);
 
 /*
  * Of the header names that a preflight asks for those that a page may send: what the interface

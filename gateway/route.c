@@ -6,6 +6,7 @@
 
 #define ROUTE_METHODS 2
 #define READ          {"GET", "HEAD"}, "GET, HEAD, OPTIONS"
+#define READ_HERE     {"GET", "HEAD"}, "GET, HEAD" /* by no page of another origin */
 
 static const struct {
     const char *path;
@@ -21,12 +22,12 @@ static const struct {
      NULL,
      ROUTE_SELF_TEST}, /* no method shows that it is there */
 #if PAGES
-    {"/", READ, ROUTE_PAGE},
-    {"/widget.js", READ, ROUTE_WIDGET},
-    {"/dashboard", READ, ROUTE_DASHBOARD},
-    {"/dashboard.json", READ, ROUTE_DASHBOARD_JSON},
-    {"/dashboard.css", READ, ROUTE_DASHBOARD_STYLE},
-    {"/metrics", READ, ROUTE_METRICS},
+    {"/", READ_HERE, ROUTE_PAGE},
+    {"/widget.js", READ_HERE, ROUTE_WIDGET},
+    {"/dashboard", READ_HERE, ROUTE_DASHBOARD},
+    {"/dashboard.json", READ_HERE, ROUTE_DASHBOARD_JSON},
+    {"/dashboard.css", READ_HERE, ROUTE_DASHBOARD_STYLE},
+    {"/metrics", READ_HERE, ROUTE_METRICS},
 #endif
 };
 
@@ -66,6 +67,11 @@ static bool below_mount(const char *mount, const char **script, const char **inf
     return true;
 }
 
+static bool has_options(const char *allow)
+{
+    return strstr(allow, "OPTIONS") != NULL;
+}
+
 static enum route check_method(size_t i, const char *method, const char **allow)
 {
     for (unsigned m = 0; m < ROUTE_METHODS && routes[i].methods[m] != NULL; m++) {
@@ -75,7 +81,7 @@ static enum route check_method(size_t i, const char *method, const char **allow)
     if (routes[i].allow == NULL)
         return ROUTE_NOT_FOUND;
     *allow = routes[i].allow;
-    return strcmp(method, "OPTIONS") == 0 ? ROUTE_OPTIONS : ROUTE_METHOD;
+    return strcmp(method, "OPTIONS") == 0 && has_options(*allow) ? ROUTE_OPTIONS : ROUTE_METHOD;
 }
 
 /* What is at the mount itself, without the slash behind it, which a page's links need. */
@@ -126,4 +132,9 @@ bool route_fixed(enum route r)
 {
     return r == ROUTE_PAGE || r == ROUTE_PAGE_BELOW || r == ROUTE_WIDGET ||
            r == ROUTE_DASHBOARD_STYLE;
+}
+
+bool route_shared(enum route r, const char *allow)
+{
+    return r == ROUTE_METHOD ? has_options(allow) : !route_guarded(r) && !route_fixed(r);
 }

@@ -12,7 +12,7 @@
 enum route {
     ROUTE_NOT_FOUND,
     ROUTE_METHOD,    /* the path is there, the method is not: *allow says which are */
-    ROUTE_OPTIONS,   /* OPTIONS of a listed path: *allow too */
+    ROUTE_OPTIONS,   /* OPTIONS of a path that is route_shared: *allow too */
     ROUTE_CHAT,      /* POST /v1/chat/completions */
     ROUTE_MODELS,    /* GET, HEAD /v1/models */
     ROUTE_STATUS,    /* GET, HEAD /status */
@@ -45,5 +45,12 @@ const char *route_name(enum route r);
 bool route_guarded(enum route r);
 /* Whether it is of a file that is part of the program, or leads to one: answered in any state. */
 bool route_fixed(enum route r);
+/*
+ * Whether pages of other origins that may ask may ask for this: with `allow` as route_find left it.
+ * False for what a browser loads without such a question, and for all that is for the owner, whose
+ * password his browser would send along with another page's question. What is not found is shared,
+ * or its answer would tell it from the self-test.
+ */
+bool route_shared(enum route r, const char *allow);
 
 #endif

@@ -215,8 +215,8 @@ static enum route find_route(const struct exchange *x, const struct config *c,
                       c == NULL || c->page, allow);
 }
 
-static void answer(struct service *s, const struct site_use *use, struct reply *reply,
-                   struct chat_log *log)
+static void answer(struct service *s, const struct site_use *use, struct access *access,
+                   struct reply *reply, struct chat_log *log)
 {
     const struct chat_job job = {reply->x,   s->site, use,        s->upstream,
                                  &s->places, reply,   s->recorder};
@@ -225,7 +225,8 @@ static void answer(struct service *s, const struct site_use *use, struct reply *
     enum route route = find_route(reply->x, use->config, &allow);
 
     log->what = route_name(route);
-    log->code = turn_away(route, use, reply->access, why);
+    access_of(reply->x, use->config, route_shared(route, allow), access);
+    log->code = turn_away(route, use, access, why);
     if (log->code != CODE_NONE)
         reply_error(
             reply,
@@ -268,10 +269,9 @@ void service_handle(struct service *s, struct exchange *x)
 
     make_reply(&reply, x);
     site_enter(s->site, &use);
-    access_of(x, use.config, &access);
     reply.access = &access;
     reply.ledger = use.ledger;
-    answer(s, &use, &reply, &log);
+    answer(s, &use, &access, &reply, &log);
     reply_count(&reply, log.code);
     alerter_note(s->alerter, &use, log.code);
     line_write(&use, &reply, &log, clock_monotonic_ms() - start);

@@ -181,6 +181,25 @@ def test_a_listed_page_of_another_site_may_send_the_cookie(site, browser, model,
     assert model.count == 2
 
 
+def test_a_listed_page_cannot_read_what_is_for_the_owner(site, browser, elsewhere):
+    """One of the same site for the browser, which has the owner's password and would send it."""
+    origin = f"http://127.0.0.1:{elsewhere}"
+    server = site(options={"allowed-origins": [origin], "cookie-cross-site": "yes"}).start()
+    place = f"127.0.0.1:{server.port}{MOUNT}"
+    word = server.site.run("dashboard-password").strip()
+    browser.get(f"http://owner:{word}@{place}/dashboard")
+    assert browser.title == "Pennygate"
+    browser.get(f"http://{place}/")
+    script = """
+        const [url, done] = arguments;
+        fetch(url, {credentials: 'include'}).then((r) => done(r.status), (error) => done(String(error)));"""
+    assert browser.execute_async_script(script, f"http://{place}/dashboard.json") == 200, "the password is known"
+    browser.get(origin + "/")
+    assert browser.execute_async_script(script, f"http://{place}/status") == 200, "it may ask"
+    for path in ("/dashboard", "/dashboard.json", "/metrics"):
+        assert "TypeError" in str(browser.execute_async_script(script, f"http://{place}{path}")), path
+
+
 def test_a_listed_page_of_another_site_has_the_widget(site, browser, model, elsewhere, tmp_path):
     """The script comes from there, and asks there, with its cookie."""
     origin = f"http://localhost:{elsewhere}"

@@ -228,16 +228,33 @@ def test_a_listed_account_of_the_web_server_needs_none(site, mode):
     assert get(server, "/dashboard").code == "dashboard_closed"
 
 
+def told_to_browsers(answer):
+    """What lets a page of another origin read it."""
+    return [name for name, _ in answer.headers if name.lower().startswith("access-control-") or name.lower() == "vary"]
+
+
 def test_pages_of_other_sites_get_nothing(gate, mode):
-    server = gate(mode)
+    """Not even if they may ask for the model: the browser would send the owner's password along."""
+    friend = "https://friend.example"
+    server = gate(mode, options={"allowed-origins": [friend], "cookie-cross-site": "yes"})
     word = new_password(server.site)
-    elsewhere = "Origin", "https://elsewhere.example"
-    for path in GUARDED:
-        assert get(server, path, basic(word), elsewhere).code == "forbidden_origin"
     own = "Origin", f"http://127.0.0.1:{server.port}"
-    assert get(server, "/dashboard.json", basic(word), own).status == 200
-    preflight = [elsewhere, ("Access-Control-Request-Method", "GET")]
-    assert server.open("OPTIONS", "/dashboard.json", b"", preflight).answer().code == "forbidden_origin"
+    for path in [*GUARDED, *FIXED]:
+        asked = [basic(word)] if path in GUARDED else []
+        for origin in (friend, "https://elsewhere.example", "null", f"http://127.0.0.1:{server.port + 1}"):
+            for headers in ([("Origin", origin)], [*asked, ("Origin", origin)]):
+                answer = get(server, path, *headers)
+                assert (answer.code, told_to_browsers(answer)) == ("forbidden_origin", []), (path, origin)
+        for headers in ([], [own]):
+            answer = get(server, path, *asked, *headers)
+            assert (answer.status, told_to_browsers(answer)) == (200, []), path
+        for method in ("OPTIONS", "POST"):
+            preflight = [*asked, ("Origin", friend), ("Access-Control-Request-Method", "GET")]
+            answer = server.open(method, path, b"", preflight).answer()
+            assert (answer.code, told_to_browsers(answer)) == ("method_not_allowed", []), (method, path)
+            assert answer.header("Allow") == "GET, HEAD"
+    status = get(server, "/status", ("Origin", friend))
+    assert status.header("Access-Control-Allow-Credentials") == "true"
 
 
 def test_what_is_wrong_is_told_as_anywhere(gate, mode):

@@ -13,7 +13,7 @@
 
 #define N(a) (sizeof(a) / sizeof((a)[0]))
 
-static const struct {
+static const struct row {
     const char *why;
     const char *variables[5];
     bool present, refused;
@@ -71,6 +71,14 @@ static const struct {
     {"F52 no host", {"HTTP_ORIGIN=https://here.example"}, true, true, NULL},
 };
 
+static void set_variables(const struct row *r, char text[5][128], char *env[6])
+{
+    for (int k = 0; k < 5 && r->variables[k] != NULL; k++) {
+        snprintf(text[k], sizeof text[k], "%s", r->variables[k]);
+        env[k] = text[k];
+    }
+}
+
 static void f52_pages_of_other_sites_are_refused(void **state)
 {
     struct config c = {.n_allowed_origins = 1};
@@ -83,14 +91,34 @@ static void f52_pages_of_other_sites_are_refused(void **state)
         struct exchange x = {.env = env, .watch_fd = -1};
         struct access a;
 
-        for (int k = 0; k < 5 && rows[i].variables[k] != NULL; k++) {
-            snprintf(text[k], sizeof text[k], "%s", rows[i].variables[k]);
-            env[k] = text[k];
-        }
-        access_of(&x, &c, &a);
+        set_variables(&rows[i], text, env);
+        access_of(&x, &c, true, &a);
         if (a.present != rows[i].present || a.refused != rows[i].refused || !a.varies ||
             a.credentials || (a.origin == NULL) != (rows[i].origin == NULL) ||
             (a.origin != NULL && strcmp(a.origin, rows[i].origin) != 0))
+            fail_msg("%s", rows[i].why);
+    }
+}
+
+/* A browser would send the owner's password along with the question of a page of the same site. */
+static void what_is_not_shared_is_for_our_own_pages_alone(void **state)
+{
+    struct config c = {.n_allowed_origins = 2, .cookie_cross_site = true};
+
+    (void)state;
+    assert_true(origin_parse("https://page.example", &c.allowed_origins[0]));
+    assert_true(origin_parse("https://here.example", &c.allowed_origins[1]));
+    for (size_t i = 0; i < N(rows); i++) {
+        char text[5][128];
+        char *env[6] = {NULL};
+        struct exchange x = {.env = env, .watch_fd = -1};
+        struct access a;
+
+        set_variables(&rows[i], text, env);
+        access_of(&x, &c, false, &a);
+        if (a.present != rows[i].present ||
+            a.refused != (rows[i].refused || rows[i].origin != NULL) || a.origin != NULL ||
+            a.varies || a.credentials)
             fail_msg("%s", rows[i].why);
     }
 }
@@ -104,10 +132,10 @@ static void without_a_configuration_only_our_own_pages_ask(void **state)
     struct access a;
 
     (void)state;
-    access_of(&x, NULL, &a);
+    access_of(&x, NULL, true, &a);
     assert_false(a.refused || a.varies);
     env[1] = other;
-    access_of(&x, NULL, &a);
+    access_of(&x, NULL, true, &a);
     assert_true(a.refused && !a.varies);
 }
 
@@ -156,6 +184,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(f52_pages_of_other_sites_are_refused),
+        cmocka_unit_test(what_is_not_shared_is_for_our_own_pages_alone),
         cmocka_unit_test(without_a_configuration_only_our_own_pages_ask),
         cmocka_unit_test(only_known_headers_may_be_sent),
         cmocka_unit_test(what_does_not_fit_is_left_out),

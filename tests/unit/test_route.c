@@ -77,7 +77,13 @@ static const struct {
     {"a path alone where no mount is known", "GET", "/ai", NULL, NULL, ROUTE_NOT_FOUND},
     {"the widget", "GET", "/ai/widget.js", NULL, "/ai", PAGE(ROUTE_WIDGET)},
     {"the widget in upper case", "GET", "/Widget.js", NULL, NULL, ROUTE_NOT_FOUND},
-    {"a preflight of the widget", "OPTIONS", "/widget.js", NULL, NULL, PAGE(ROUTE_OPTIONS)},
+    {"a preflight of the page", "OPTIONS", "/", NULL, NULL, PAGE(ROUTE_METHOD)},
+    {"a preflight of the widget", "OPTIONS", "/widget.js", NULL, NULL, PAGE(ROUTE_METHOD)},
+    {"a preflight of the dashboard", "OPTIONS", "/dashboard", NULL, NULL, PAGE(ROUTE_METHOD)},
+    {"a preflight of its figures", "OPTIONS", "/ai", "/dashboard.json", "/ai",
+     PAGE(ROUTE_METHOD)},
+    {"a preflight of its style", "OPTIONS", "/dashboard.css", NULL, NULL, PAGE(ROUTE_METHOD)},
+    {"a preflight of the metrics", "OPTIONS", "/metrics", NULL, NULL, PAGE(ROUTE_METHOD)},
     {"the dashboard", "GET", "/dashboard", NULL, NULL, PAGE(ROUTE_DASHBOARD)},
     {"the dashboard as a directory", "GET", "/dashboard/", NULL, NULL, ROUTE_NOT_FOUND},
     {"posting to the dashboard", "POST", "/dashboard", NULL, NULL, PAGE(ROUTE_METHOD)},
@@ -175,6 +181,31 @@ static void each_page_is_the_owners_or_everybodys(void **state)
     }
 }
 
+/* For the rest a page of another origin has no use, and some of it is the owner's. */
+static void pages_of_other_origins_may_ask_for_the_model_alone(void **state)
+{
+    static const char *const wrong[] = {"POST", "PUT", "OPTIONS", "get", ""};
+    static const char *const paths[] = {
+        "/", "/widget.js", "/dashboard", "/dashboard.json", "/dashboard.css", "/metrics"};
+    const char *allow = NULL;
+
+    (void)state;
+    for (int r = ROUTE_NOT_FOUND; r <= ROUTE_METRICS; r++)
+        if (r != ROUTE_METHOD)
+            assert_int_equal(route_shared((enum route)r, NULL), r < ROUTE_PAGE);
+    assert_int_equal(route_find("PUT", CHAT, NULL, NULL, true, &allow), ROUTE_METHOD);
+    assert_true(route_shared(ROUTE_METHOD, allow));
+    for (size_t p = 0; PAGES && p < sizeof(paths) / sizeof(paths[0]); p++) {
+        for (size_t i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++) {
+            enum route r = route_find(wrong[i], paths[p], NULL, NULL, true, &allow);
+
+            assert_int_equal(r, ROUTE_METHOD);
+            assert_string_equal(allow, "GET, HEAD");
+            assert_false(route_shared(r, allow));
+        }
+    }
+}
+
 static void a_wrong_method_is_told_the_right_ones(void **state)
 {
     const char *allow = NULL;
@@ -193,6 +224,7 @@ int main(void)
         cmocka_unit_test(without_its_page_a_site_has_nothing_at_its_root),
         cmocka_unit_test(what_is_asked_has_a_word),
         cmocka_unit_test(each_page_is_the_owners_or_everybodys),
+        cmocka_unit_test(pages_of_other_origins_may_ask_for_the_model_alone),
         cmocka_unit_test(a_wrong_method_is_told_the_right_ones),
     };
 
