@@ -9,7 +9,8 @@
 #include "platform/clock.h"
 #include "platform/log.h"
 
-/* The bound while there is no ledger, over which processes share theirs: this process's own. */
+/* This process's own lines: the bound while there is no ledger, by which all processes share
+ * theirs. Counted all the time, so that a second in which the store goes has no more. */
 static struct {
     pthread_mutex_t lock;
     int64_t second;
@@ -17,22 +18,17 @@ static struct {
     uint32_t left_out;
 } own = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
-static bool has_own_room(int64_t now_s, unsigned rate)
+/* Called with the lock held. Seconds are counted by a clock that nobody sets: by the wall clock
+ * processes that disagree about it would begin each other's seconds again and again. */
+static int64_t this_second(void)
 {
-    bool room;
+    int64_t now_s = clock_monotonic_ms() / 1000;
 
-    pthread_mutex_lock(&own.lock);
     if (own.second != now_s) {
         own.second = now_s;
         own.n = 0;
     }
-    room = own.n < rate;
-    if (room)
-        own.n++;
-    else
-        own.left_out++;
-    pthread_mutex_unlock(&own.lock);
-    return room;
+    return now_s;
 }
 
 static uint32_t take_own(void)
@@ -46,13 +42,22 @@ static uint32_t take_own(void)
     return n;
 }
 
-static bool has_room(const struct line *l, const struct site_use *use, uint32_t *left_out)
+static bool has_room(const struct site_use *use, uint32_t *left_out)
 {
     const unsigned rate = use->config->log_rate;
+    int64_t now_s;
+    bool room;
 
-    if (use->ledger == NULL)
-        return has_own_room(l->time_s, rate);
-    return ledger_log_line(use->ledger, (uint32_t)l->time_s, rate, left_out);
+    pthread_mutex_lock(&own.lock);
+    now_s = this_second();
+    room = own.n < rate;
+    if (use->ledger != NULL)
+        room = ledger_log_line(use->ledger, (uint32_t)now_s, room ? rate : 0, left_out);
+    else
+        own.left_out += !room;
+    own.n += room;
+    pthread_mutex_unlock(&own.lock);
+    return room;
 }
 
 static bool decide(struct line *l, const struct site_use *use, bool admitted)
@@ -62,7 +67,7 @@ static bool decide(struct line *l, const struct site_use *use, bool admitted)
     l->time_s = clock_wall_s();
     if (admitted)
         l->left_out = ledger_log_left_out(use->ledger);
-    else if (!has_room(l, use, &l->left_out))
+    else if (!has_room(use, &l->left_out))
         return false;
     l->left_out += take_own();
     return true;
@@ -99,6 +104,8 @@ void line_write(const struct site_use *use, const struct reply *r, struct chat_l
 {
     char left_out[24] = "";
 
+    if (use->ledger == NULL && r->x->single)
+        return; /* the line that says why there is none has to do: nothing bounds them */
     if (!line_wanted(&log->line, use, log->admitted)) {
         if (log->line.time_s != 0 && !r->x->single)
             have_it_told(use);

@@ -1,7 +1,8 @@
 /*
  * The line of log that a request ends with, and how many there may be: of requests that are
  * admitted each has its line, of all others a site has at most log's `rate` a second, over all
- * its processes. How many were left out is told by the next line or, if none comes, by timed work
+ * its processes. A process that serves one request and has no ledger could not count them, and
+ * writes none: it has told why it has no ledger. How many were left out is told by the next line or, if none comes, by timed work
  * or who leaves.
  */
 #ifndef GATEWAY_LINE_H
@@ -18,7 +19,7 @@ struct chat_log;
 /* Of one request; begins as zeros. */
 struct line {
     bool asked, wanted;
-    int64_t time_s;    /* wall clock: the second that it counts for */
+    int64_t time_s;    /* wall clock: its time stamp */
     uint32_t left_out; /* before it */
 };
 

@@ -25,7 +25,8 @@ typedef enum error clock_fn(struct clock_now *out);
  */
 enum error clock_read(struct clock_now *out);
 
-/* CLOCK_MONOTONIC in milliseconds, for timeouts inside one process only. */
+/* CLOCK_MONOTONIC in milliseconds, which nobody sets: for timeouts, and for what the processes of
+ * a boot count together by the second. Nothing that is kept longer. */
 int64_t clock_monotonic_ms(void);
 
 /* CLOCK_REALTIME in seconds since 1970, believed or not: for time stamps that people read. */

@@ -300,8 +300,9 @@ uint32_t ledger_live_refused_others(const struct ledger_live *v);
 
 /*
  * Whether one more line of this second may be logged, of at most `per_second` over all
- * processes; then *left_out is how many were not since the last that was. `now_s` is any clock
- * that the processes share. per_second counts up to LEDGER_LOG_LINES_MAX.
+ * processes; then *left_out is how many were not since the last that was. `now_s` is by the
+ * machine's monotonic clock, which all processes share and nobody sets. per_second counts up to
+ * LEDGER_LOG_LINES_MAX.
  */
 #define LEDGER_LOG_LINES_MAX 4095
 bool ledger_log_line(struct ledger *l, uint32_t now_s, unsigned per_second, uint32_t *left_out);

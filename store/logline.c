@@ -12,9 +12,8 @@
 _Static_assert(LEDGER_LOG_LINES_MAX == COUNT_MASK, "as many as can be counted");
 /*
  * A process that comes so late with a second that another one has ended writes no line, or that
- * second would have more than it may. One that comes later still has another clock: it was set
- * back, or the machine has started anew; waiting for it to catch up could silence the log for
- * hours.
+ * second would have more than it may. One that comes later still is of another boot, which the
+ * board has outlived: waiting for it to catch up could silence the log for days.
  */
 #define LATE_S 10
 

@@ -8,7 +8,7 @@
 #include "store/ledger_parts.h"
 
 #define PROCESSES 8
-#define SECONDS   10  /* whoever is that late has not been set back */
+#define SECONDS   10  /* whoever is that late is of this boot */
 #define EACH      400 /* lines of a process in a second */
 #define MOST      100 /* that may be written of all of them */
 #define NOW       1796022000U
@@ -82,13 +82,13 @@ static void who_comes_late_with_a_second_begins_none(void **state)
 }
 
 /* Waiting until it has caught up could silence the log for hours. */
-static void a_clock_that_was_set_back_does_not_silence_the_log(void **state)
+static void a_new_boot_does_not_silence_the_log(void **state)
 {
     struct fixture *f = *state;
 
     assert_int_equal(write_lines(f, NOW, 5, 6), 5);
     assert_int_equal(write_lines(f, NOW - 3600, 5, 6), 5);
-    assert_int_equal(write_lines(f, 17, 5, 6), 5); /* another boot's */
+    assert_int_equal(write_lines(f, 17, 5, 6), 5);
 }
 
 /* Standard error and the log, kept in memory from here on. */
@@ -240,7 +240,7 @@ int main(void)
         T(timed_work_tells_what_no_line_has_told_of),
         cmocka_unit_test(any_second_can_be_the_first),
         T(who_comes_late_with_a_second_begins_none),
-        T(a_clock_that_was_set_back_does_not_silence_the_log),
+        T(a_new_boot_does_not_silence_the_log),
         T(f15_never_more_in_a_second_over_all_processes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
