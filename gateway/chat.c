@@ -49,6 +49,15 @@ static void count_decision(struct chat *c)
     ledger_live_decision(c->a.ledger, c->a.decision_us);
 }
 
+/* The configuration's name of the limit that refused, or NULL: it is a key's own. */
+static const char *configured_limit(const struct chat *c)
+{
+    for (unsigned i = 0; i < c->config->n_limits; i++)
+        if (strcmp(c->config->limits[i].name, c->a.answer.limit) == 0)
+            return c->config->limits[i].name;
+    return NULL;
+}
+
 static bool refuse_with(struct chat *c, const struct reply_error *e)
 {
     bool limited = c->a.answer.decision == DECISION_REFUSED;
@@ -57,7 +66,7 @@ static bool refuse_with(struct chat *c, const struct reply_error *e)
     count_decision(c);
     if (limited) {
         snprintf(c->log->limit, sizeof(c->log->limit), "%s", c->a.answer.limit);
-        ledger_live_limit(c->a.ledger, c->a.answer.limit);
+        ledger_live_limit(c->a.ledger, configured_limit(c));
     }
     reply_error(c->job->reply, e, limited ? &c->a.answer : NULL);
     return false;

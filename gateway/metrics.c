@@ -1,7 +1,8 @@
 /*
  * /metrics: the report as OpenMetrics 1.0 text, by one table of families. What comes from the
  * store never decreases; what comes from the board begins anew with it, which `_created` tells
- * and a scraper takes for a restart, as it does a counter that has wrapped at 2^32. Security: for
+ * and a scraper takes for a restart, as it does a counter that has wrapped at 2^32. No counter is a
+ * difference, or made of both: it would fall when one of them changes. Security: for
  * the owner alone, and even so no caller, address or real model name is in it; its length is
  * bounded by those of the configuration's tables.
  */
@@ -152,12 +153,17 @@ static void put_cost(const struct out *o)
         put_value(o, NULL, o->r->totals.cost_nano, NANO_DECIMALS);
 }
 
+/* ---- what the board counts ---- */
+
+/* Not the history's figure: what the board has of it beyond the store goes with the board. */
 static void put_upstream_errors(const struct out *o)
 {
-    put_value(o, NULL, o->r->totals.figures[FIGURE_UPSTREAM], 0);
-}
+    uint64_t n = 0;
 
-/* ---- what the board counts ---- */
+    for (unsigned code = CODE_UPSTREAM_REFUSED; code < CODES; code++)
+        n += o->r->live.of[LIVE_CODES + code];
+    put_value(o, NULL, n, 0);
+}
 
 static void put_refused(const struct out *o)
 {
@@ -166,7 +172,7 @@ static void put_refused(const struct out *o)
     for (unsigned i = 0; i < c->n_limits; i++)
         put_of(o, "limit", c->limits[i].name,
                ledger_live_refused(&o->r->live, c->limits[i].name));
-    put_of(o, "limit", OTHER_LIMITS, report_refused_others(o->r));
+    put_of(o, "limit", OTHER_LIMITS, ledger_live_refused_others(&o->r->live));
 }
 
 static void put_answers(const struct out *o)
@@ -323,7 +329,7 @@ static const struct family families[] = {
      "Tokens charged by settled requests: as reserved where the use is unknown.", put_tokens},
     {"cost_dollars", COUNTER, false, "dollars",
      "What settled requests have cost; none if no model has a price.", put_cost},
-    {"upstream_errors", COUNTER, false, NULL, "Requests that failed at the model API.",
+    {"upstream_errors", COUNTER, true, NULL, "Requests that failed at the model API.",
      put_upstream_errors},
     {"refused", COUNTER, true, NULL, "Requests refused, by the limit that was named.",
      put_refused},

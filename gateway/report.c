@@ -255,17 +255,6 @@ uint64_t report_value(const struct history_day *d, const struct report_column *c
     return v;
 }
 
-uint64_t report_refused_others(const struct report *r)
-{
-    uint64_t n = 0;
-
-    for (unsigned i = 0; i < LIVE_LIMIT_SLOTS; i++)
-        n += r->live.of[LIVE_LIMITS + 2 * i + 1];
-    for (unsigned i = 0; i < r->config->n_limits; i++)
-        n = amount_subtract(n, ledger_live_refused(&r->live, r->config->limits[i].name));
-    return n;
-}
-
 const char *report_date(int64_t day, char out[REPORT_DATE_MAX])
 {
     int year, month, mday;

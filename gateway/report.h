@@ -62,9 +62,6 @@ uint64_t report_refused(const struct history_day *d); /* by limits of all kinds 
 /* NULL if there was no use on it. */
 const struct history_day *report_day(const struct report *r, int64_t day);
 uint64_t report_dry_of(const struct report *r, int64_t day, const char *limit);
-/* On the board: by limits that the configuration does not name, those of keys and those it had
- * before. */
-uint64_t report_refused_others(const struct report *r);
 
 /* Columns of a day's figures in JSON and CSV, in order: new ones at the end. */
 struct report_column {

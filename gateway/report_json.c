@@ -216,7 +216,7 @@ static void put_live(struct sink *s, const struct report *r)
     put_codes(s, v);
     sink_text(s, "},\n    \"refused\": {");
     put_refused(s, r);
-    sink_format(s, "},\n    \"refused_others\": %" PRIu64, report_refused_others(r));
+    sink_format(s, "},\n    \"refused_others\": %" PRIu32, ledger_live_refused_others(v));
     put_histogram(s, "decision_us", v, LIVE_DECISION, ledger_decision_bounds_us);
     put_histogram(s, "first_byte_ms", v, LIVE_FIRST_BYTE, ledger_first_byte_bounds_ms);
 }

@@ -288,7 +288,9 @@ extern const uint32_t ledger_first_byte_bounds_ms[LIVE_BUCKETS - 1];
 void ledger_live_code(struct ledger *l, unsigned code);
 void ledger_live_decision(struct ledger *l, int64_t us);
 void ledger_live_first_byte(struct ledger *l, int64_t ms);
-void ledger_live_limit(struct ledger *l, const char *limit); /* it has refused */
+/* It has refused. NULL: one that is counted with the further names. A name keeps its pair as long
+ * as there is the board, also if no configuration has it any more. */
+void ledger_live_limit(struct ledger *l, const char *limit);
 
 /* A copy of the board. */
 struct ledger_live {

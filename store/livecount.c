@@ -89,7 +89,9 @@ static unsigned claim(struct board *b, uint32_t hash)
 
 void ledger_live_limit(struct ledger *l, const char *limit)
 {
-    board_add(l->board, count_at(claim(l->board, name_hash(limit))), 1);
+    unsigned slot = limit != NULL ? claim(l->board, name_hash(limit)) : OTHERS;
+
+    board_add(l->board, count_at(slot), 1);
 }
 
 /* Reading */

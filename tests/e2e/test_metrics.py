@@ -31,8 +31,9 @@ class Watched:
         self.proof = "Basic " + base64.b64encode(f"owner:{password}".encode()).decode()
         self.server = place.start(mode, **options)
 
-    def restart(self):
+    def restart(self, between=lambda: None):
         self.server.stop()
+        between()
         self.site.socket.unlink(missing_ok=True)  # what a start waits for
         self.server = self.site.start(self.mode, **self.options)
 
@@ -94,7 +95,9 @@ def same_as_stats(families, stats):
         "input": (value(families, "tokens", direction="input"), totals["tokens_in"]),
         "output": (value(families, "tokens", direction="output"), totals["tokens_out"]),
         "cost": (value(families, "cost_dollars") * 10**9, totals["cost_nano"]),
-        "errors": (value(families, "upstream_errors"), totals["upstream_errors"]),
+        "errors": (value(families, "upstream_errors"),
+                   sum(n for code, n in live["codes"].items() if code.startswith("upstream_") and
+                       code != "upstream_paused")),
         "codes": (families["pennygate_answers"].all("_total", "code"), live["codes"]),
         "since": (value(families, "decision_seconds", "_created"), live["since_s"]),
         "streams": (value(families, "open_streams", ""), stats["open_streams"]),
@@ -253,6 +256,42 @@ def test_a_keys_own_limit_is_one_of_the_others(watched):
     assert one.site.stats()["live"]["refused_others"] == 2
     assert value(families, "answers", code="key_limit") == 2
     assert b"ann" not in one.body()
+
+
+def test_counters_never_fall_with_the_names_of_limits(watched):
+    """One that is renamed is not counted among the others, nor taken from them when it is back."""
+    one = watched(limits={"first": limit("address", "calls", "day", 0)})
+    shown = {}
+    for name in ("first", "second", "first"):
+        one.site.limits.pop("first", None)
+        one.site.limits.pop("second", None)
+        one.site.limits[name] = limit("address", "calls", "day", 0)
+        one.site.write()
+        assert one.server.chat().status == 429
+        seen = sum(shown.values()) + 1
+        families = one.when(lambda f, n=seen: value(f, "answers", code="address_limit") == n, "the refusal")
+        found = families["pennygate_refused"].all("_total", "limit")
+        assert name in found and all(found[other] >= shown[other] for other in found if other in shown)
+        shown.update((other, found[other]) for other in (name, "(other)"))
+    assert shown == {"first": 2, "second": 1, "(other)": 0}
+
+
+def test_a_new_board_is_told_by_all_counters_that_begin_anew(watched, model):
+    """As after a boot; so that nobody takes it for thousands of errors at once."""
+    one = watched()
+    model.set(status=500)
+    assert [one.server.chat().status for _ in range(2)] == [502, 502]
+    one.when(lambda f: value(f, "upstream_errors") == 2, "the errors")
+    one.site.run("maintain")
+    begun = int(time.time())
+    until(lambda: int(time.time()) > begun, 5, "a later second")
+    one.restart(lambda: (one.site.store / "run/board").unlink())
+    families = one.families()
+    assert one.site.stats()["totals"]["upstream_errors"] == 2
+    for family in families.values():
+        fallen = [labels for suffix, labels, n in family.samples if suffix == "_created" and n <= begun]
+        assert not fallen, family.name
+    assert value(families, "upstream_errors") == 0
 
 
 def test_paused_a_broken_model_and_a_dry_run(watched, model):

@@ -106,6 +106,9 @@ static void limits_are_counted_by_name(void **state)
     assert_int_equal(ledger_live_refused(&v, "visitor-burst"), 0);
     assert_int_equal(ledger_live_refused(&v, longest), 1);
     assert_int_equal(ledger_live_refused_others(&v), 0);
+    ledger_live_limit(f->ledger, NULL);
+    v = read_board(f);
+    assert_int_equal(ledger_live_refused_others(&v), 1);
 }
 
 static void names_beyond_the_table_are_counted_together(void **state)
