@@ -245,6 +245,15 @@ struct kv_cursor;
 typedef enum error key_visit(void *arg, struct kv_cursor *c, const struct ledger_key *k);
 enum error keys_each(struct kv_txn *t, key_visit *visit, void *arg);
 
+/*
+ * upkeep.c: how far a figure of the board has come since `folded` of it was; 0 if by more than
+ * FOLD_MOST. Somebody has written over the board then, or it is a damaged one: history is for good,
+ * and what is no figure must not get into it. A CGI site that refuses 200 requests a second and
+ * admits none, so that nothing is folded, comes so far in two weeks without `maintain`.
+ */
+#define FOLD_MOST (1U << 28)
+uint32_t figure_since(uint32_t now, uint32_t folded);
+
 /* report.c: what is on the board and not in the rows of this transaction. */
 void ledger_unfolded(const struct view_context *c, uint32_t out[FIGURES]);
 /* report.c: whoever has this hash of the calendar day, as log and dashboard show it. */

@@ -29,7 +29,7 @@ void ledger_unfolded(const struct view_context *c, uint32_t out[FIGURES])
     board_id(c->ledger->board, id);
     bool same = memcmp(id, c->state->board_id, sizeof id) == 0;
     for (unsigned i = 0; i < FIGURES; i++)
-        out[i] = board_get(c->ledger->board, i) - (same ? c->state->folded[i] : 0);
+        out[i] = figure_since(board_get(c->ledger->board, i), same ? c->state->folded[i] : 0);
 }
 
 static void show_day(struct history_walk *w, struct history_day *d)

@@ -179,26 +179,46 @@ enum error batch_new_boot(struct batch *b)
 
 /* The board */
 
+uint32_t figure_since(uint32_t now, uint32_t folded)
+{
+    uint32_t more = now - folded; /* wraps as the board does */
+
+    return more <= FOLD_MOST ? more : 0;
+}
+
+/* Takes what the board has come to as folded. False if nothing has changed. */
+static bool take_figures(struct batch *b, uint32_t more[FIGURES])
+{
+    static struct log_once once;
+    bool any = false;
+
+    for (unsigned i = 0; i < FIGURES; i++) {
+        uint32_t now = board_get(b->ledger->board, i), *folded = &b->state.folded[i];
+
+        more[i] = figure_since(now, *folded);
+        if (more[i] == 0 && now != *folded)
+            log_line_once(
+                &once, 1, LOG_LEVEL_WARNING,
+                "event=board_not_believed: a figure has leapt, the history leaves it out");
+        any = any || now != *folded;
+        *folded = now;
+    }
+    return any;
+}
+
 enum error batch_fold(struct batch *b)
 {
     struct state *s = &b->state;
     struct history_day *day;
     uint8_t id[16];
-    uint32_t more[FIGURES], any = 0;
+    uint32_t more[FIGURES];
 
     board_id(b->ledger->board, id);
     if (memcmp(id, s->board_id, sizeof id) != 0) {
         memcpy(s->board_id, id, sizeof id);
         memset(s->folded, 0, sizeof s->folded);
     }
-    for (unsigned i = 0; i < FIGURES; i++) {
-        uint32_t now = board_get(b->ledger->board, i);
-
-        more[i] = now - s->folded[i]; /* wraps as the board does */
-        any |= more[i];
-        s->folded[i] = now;
-    }
-    if (any == 0)
+    if (!take_figures(b, more))
         return ERROR_NONE;
     b->changed = true;
     enum error e =

@@ -4,6 +4,8 @@
 #include <sys/select.h>
 #include <sys/wait.h>
 
+#include "platform/board.h"
+
 static struct history_day totals(struct fixture *f)
 {
     struct history_day d;
@@ -222,6 +224,45 @@ static void what_was_folded_outlives_the_board(void **state)
     assert_int_equal(totals(f).figures[FIGURE_BUSY], 2);
 }
 
+/* The board is a file that the machine, or somebody with its rights, can spoil; history is kept. */
+static void garbage_on_the_board_is_no_history(void **state)
+{
+    static const struct {
+        const char *why;
+        uint32_t leap, counted;
+    } rows[] = {
+        {"nothing", 0, 0},
+        {"much", 1000000, 1000000},
+        {"as much as is believed", 1U << 28, 1U << 28},
+        {"one more", (1U << 28) + 1, 0},
+        {"half of all", 1U << 31, 0},
+        {"one back", UINT32_MAX, 0},
+        {"back to where it was", 0U - 1000000, 0},
+        {"and it counts on", 1, 1},
+    };
+    struct fixture *f = *state;
+    struct board *board;
+    uint64_t sum = 0;
+    char path[128];
+
+    path_of(f, "run/board", path);
+    assert_int_equal(board_open(path, &board), ERROR_NONE);
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        board_add(board, FIGURE_UPSTREAM, rows[i].leap);
+        board_add(board, FIGURE_BUSY, 1);
+        sum += rows[i].counted;
+        for (int folded = 0; folded < 2; folded++) {
+            struct history_day d = totals(f);
+
+            if (d.figures[FIGURE_UPSTREAM] != sum || d.figures[FIGURE_BUSY] != i + 1)
+                fail_msg("%s: %llu", rows[i].why,
+                         (unsigned long long)d.figures[FIGURE_UPSTREAM]);
+            assert_int_equal(ledger_maintain(f->ledger, &f->policy), ERROR_NONE);
+        }
+    }
+    board_close(board);
+}
+
 /* ---- over all processes ---- */
 
 #define PROCESSES 8
@@ -319,6 +360,7 @@ int main(void)
         T(a_day_in_hand_is_not_summed_twice),
         T(f44_no_clock_makes_it_fall),
         T(what_was_folded_outlives_the_board),
+        T(garbage_on_the_board_is_no_history),
         T(f15_exact_and_never_less_over_all_processes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
