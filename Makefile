@@ -99,12 +99,15 @@ $(dir)/%.o: %.c
 	@mkdir -p $(@D)
 	$(say)$(compile) -fPIE -MMD -MP -c -o $@ $<
 
-# The files of gateway/web as they are served: without indentation, empty lines and comments that
-# have lines of their own. No text in them in which that would count goes over the end of a line.
+# The files of gateway/web as they are served: without indentation, empty lines, comments that have
+# lines of their own, blanks inside of braces and around = => && < and the like, and the ends of
+# lines behind ; { and comma. No text in them in which that would count has one of those.
 build/web/%: gateway/web/%
 	@mkdir -p $(@D)
 	$(say)sed -e 's/^[ \t]*//' -e '/^$$/d' -e '/^\/\//d' \
-		-e '/^\/\*.*\*\/$$/d' -e '/^\/\*/,/\*\/$$/d' -e '/^<!--.*-->$$/d' $< >$@
+		-e '/^\/\*.*\*\/$$/d' -e '/^\/\*/,/\*\/$$/d' -e '/^<!--.*-->$$/d' \
+		-e 's/ \([=&|!<>][=&|>]*\) /\1/g' -e 's/{ /{/g' -e 's/ }/}/g' $< | \
+		sed -e ':a' -e '/[;{,]$$/{' -e '$$!{' -e 'N' -e 's/\n//' -e 'ta' -e '}' -e '}' >$@
 
 # And as a text of C, with a tag that changes with the content.
 build/web/%.h: build/web/%
