@@ -10,20 +10,20 @@
 // Content-Security-Policy it needs script-src and connect-src for its own address, no more: the
 // style is a sheet made in the shadow tree. Nothing is asked twice by itself: that costs money.
 //
-// It is served as it stands, less indentation, empty lines and comments like this one, and must
-// be below 12 KB then: hence the short names, and a style without blanks.
+// It is served less indentation, empty lines, comments like this one, some blanks and ends of
+// lines, and must be below 12 KB then: hence the short names, and a style without blanks.
 (() => {
 'use strict';
 
 // ---- what it is told ----
 
-const script = document.currentScript;
-const told = script.dataset;
-const base = new URL(told.endpoint || new URL('.', script.src), document.baseURI).href
-  .replace(/\/?$/, '/');
-const credentials = 'cookies' in told ? 'include' : 'same-origin';
+const
+  script = document.currentScript,
+  told = script.dataset,
+  base = new URL(told.endpoint || new URL('.', script.src), document.baseURI).href
+    .replace(/\/?$/, '/'),
+  credentials = 'cookies' in told ? 'include' : 'same-origin';
 
-// Without a prototype, since the codes of errors are looked up in it too.
 const text = {
   __proto__: null,
   title: 'Ask a question',
@@ -58,8 +58,13 @@ function attempt(name, act) {
   }
 }
 
+// By error code. Apart from the others: no code of an error may fetch the name of a button.
+const coded = { __proto__: null };
+
 attempt('strings', () => {
-  for (const [name, words] of Object.entries(JSON.parse(told.strings || '{}'))) text[name] = '' + words;
+  for (const [name, words] of Object.entries(JSON.parse(told.strings || '{}'))) {
+    (name in text ? text : coded)[name] = '' + words;
+  }
 });
 
 // ---- what is on the page ----
@@ -96,59 +101,68 @@ button{min-height:2.75rem;padding:.25rem 1.25rem}
 :disabled{opacity:.5}
 `;
 
-const title = told.title ?? text.title;
-// Only what has ended is in the log, so that it is read out as a whole and not in pieces.
-const log = make('div', { role: 'log', 'aria-live': 'polite' });
-const talk = make('div', { class: 'talk', role: 'group', 'aria-label': text.talk, tabindex: 0,
-  lang: told.lang || document.documentElement.lang, hidden: '' }, log);
-const note = make('p', { role: 'status', dir: 'auto' });
-const timer = make('p', { role: 'timer', dir: 'auto', hidden: '' });
-const retry = make('button', { hidden: '' }, text.retry);
-// The page's own text, until it is known that the model can be asked.
-const slot = make('slot', { id: 'own' });
-const box = make('textarea', { id: 'box', rows: 3, 'aria-describedby': 'count left' });
-const count = make('span', { id: 'count', dir: 'ltr' });
-const left = make('span', { id: 'left' });
-const stop = make('button', { type: 'button' }, text.stop);
-const send = make('button', { class: 'send' }, text.send);
-const form = make('form', { hidden: '' }, make('label', { for: 'box' }, text.label), box,
-  make('div', { class: 'row' }, count, left, stop, send));
-// A page can have a heading of its own in it.
-const head = make('slot', { name: 'title' }, title && make('h2', { dir: 'auto' }, title));
-const all = make('section', { class: 'box', dir: told.dir || '', lang: told.lang || 'en',
-  'aria-label': title || text.label }, head, talk, note, timer, retry, slot, form);
+const
+  title = told.title ?? text.title,
+  // Only what has ended is in the log, so that it is read out as a whole and not in pieces.
+  log = make('div', { role: 'log', 'aria-live': 'polite' }),
+  talk = make('div', { class: 'talk', role: 'group', 'aria-label': text.talk, tabindex: 0,
+    lang: told.lang || document.documentElement.lang, hidden: '' }, log),
+  note = make('p', { role: 'status', dir: 'auto' }),
+  timer = make('p', { role: 'timer', dir: 'auto', hidden: '' }),
+  retry = make('button', { hidden: '' }, text.retry),
+  // The page's own text, until it is known that the model can be asked.
+  slot = make('slot', { id: 'own' }),
+  box = make('textarea', { id: 'box', rows: 3, 'aria-describedby': 'count left' }),
+  count = make('span', { id: 'count', dir: 'ltr' }),
+  left = make('span', { id: 'left' }),
+  stop = make('button', { type: 'button' }, text.stop),
+  send = make('button', { class: 'send' }, text.send),
+  form = make('form', { hidden: '' }, make('label', { for: 'box' }, text.label), box,
+    make('div', { class: 'row' }, count, left, stop, send)),
+  // A page can have a heading of its own in it.
+  head = make('slot', { name: 'title' }, title && make('h2', { dir: 'auto' }, title)),
+  all = make('section', { class: 'box', dir: told.dir || '', lang: told.lang || 'en',
+    'aria-label': title || text.label }, head, talk, note, timer, retry, slot, form),
+  sheet = new CSSStyleSheet();
 all.style.colorScheme = told.theme?.replace('auto', 'light dark') || '';
-const sheet = new CSSStyleSheet();
 sheet.replaceSync(STYLE);
 
 // From here on the page's own text is seen through the slot alone: what can fail has been done.
-const attach = (host) => host.attachShadow({ mode: 'open' });
-const place = make('div');
-const root = attempt('target', () => attach(document.querySelector(told.target || '[data-pennygate]')
-  || !told.target && place)) || attach(place);
+const
+  attach = (host) => host.attachShadow({ mode: 'open' }),
+  place = make('div'),
+  // Without a target the next that is marked, and that no other widget has taken.
+  root = attempt('target', () => attach(told.target ? document.querySelector(told.target)
+    : [...document.querySelectorAll('[data-pennygate]')].find((one) => !one.shadowRoot) || place))
+    || attach(place);
 if (root.host === place) script.after(place);
 root.adoptedStyleSheets = [sheet];
 root.append(all);
 
 // ---- how things stand ----
 
-let caps = {};
-// {role, content} of what has been answered, oldest first.
-let past = [];
-// AbortController of the answer that is coming.
-let call;
-// Until /status says that there is more.
-let shut;
-// When to look whether there is, as of Date.now(); 0: not at all.
-let more;
-// Seconds, at least, until the next look.
-let pace = 1;
-// Whether no question is left.
-let spent;
+let
+  caps = {},
+  // {role, content} of what has been answered, oldest first.
+  past = [],
+  // AbortController of the answer that is coming.
+  call,
+  // Until /status says that there is more.
+  shut,
+  // When to look whether there is, as of Date.now(); 0: not at all.
+  more,
+  // Seconds, at least, until the next look.
+  pace = 1,
+  // Whether no question is left.
+  spent;
 
-const points = (raw) => [...raw].length;
-// The same is not read out twice.
-const say = (words, at = note) => { if (at.textContent !== words) at.textContent = words; };
+const
+  points = (raw) => [...raw].length,
+  // Controls that turn text around serve to deceive here: each paragraph finds its own direction.
+  // What should be text and is not, is none.
+  plain = (raw) => (typeof raw === 'string' ? raw : '').replace(/[\r\u202a-\u202e\u2066-\u2069]/g, ''),
+  // The same is not read out twice.
+  say = (words, at = note) => { if (at.textContent !== words) at.textContent = words; };
 // What a limit of seconds leaves is no news to a person: it is back before it is read.
 const BURST_S = 60;
 const leftAfter = (headers) => {
@@ -158,15 +172,16 @@ const leftAfter = (headers) => {
 };
 const showLeft = (n) => {
   spent = n === 0;
-  say(n < Infinity ? text.left.replace('{n}', n) : '', left);
+  say(Number.isSafeInteger(n) && n >= 0 ? text.left.replace('{n}', n) : '', left);
 };
 
 // Everything that can be pressed, and the counter, from the variables above.
 function show() {
-  const focused = root.activeElement;
-  const most = Math.min(caps.max_message_chars, caps.max_input_chars);
-  const chars = points(box.value);
-  const over = chars > most;
+  const
+    focused = root.activeElement,
+    most = Math.min(caps.max_message_chars, caps.max_input_chars),
+    chars = points(box.value),
+    over = chars > most;
   say(chars + '/' + most, count);
   count.className = over ? 'over' : '';
   box.ariaInvalid = over;
@@ -183,25 +198,39 @@ function show() {
   if (focused?.hidden || focused?.disabled) box.focus();
 }
 
+const DAY_S = 86400;
+
+// A page can take the widget away: nobody would read on, and nobody could stop.
+const here = () => root.host.isConnected;
+const leave = () => call?.abort();
+
 function tick() {
+  if (!here()) {
+    clearInterval(clock);
+    leave();
+    return;
+  }
   const wait = Math.ceil((more - Date.now()) / 1000);
   if (!more || call || document.hidden) return;
   if (wait <= 0) return check();
-  say(text.more.replace('{t}', wait < 86400
-    ? new Date(wait * 1000).toISOString().slice(wait < 3600 ? 14 : 11, 19)
-    : text.days.replace('{n}', Math.ceil(wait / 86400))), timer);
+  say(text.more.replace('{t}', wait < 2 * DAY_S
+    ? (wait < 3600 ? '' : (wait / 3600 | 0) + ':') + new Date(wait * 1000).toISOString().slice(14, 19)
+    : text.days.replace('{n}', Math.ceil(wait / DAY_S))), timer);
 }
 
 // What an answer that is none says: pennygate's error, or the web server's own page.
 async function refusal(reply) {
   const { error } = await reply.json().catch(() => 0) || {};
-  return { ...error, status: reply.status, wait: reply.headers.get('Retry-After') };
+  return { ...error, status: reply.status, wait: +reply.headers.get('Retry-After') };
 }
 
 // Says why not, and until when; with the page's own text, unless it is for a moment only or the
 // request itself was at fault.
 function refuse({ status, code, message, wait }) {
-  say(text[code] || message || text.trouble);
+  code = plain(code);
+  // No window is longer than a month: more is a mistake.
+  wait = Number.isFinite(wait) ? Math.min(wait, 31 * DAY_S) : 0;
+  say(coded[code] || plain(message).slice(0, 500) || text.trouble);
   shut = ![400, 413, 502, 504].includes(status);
   slot.hidden = !shut && status < 500 || /^(burst|concurrent|busy|stopping)/.test(code);
   // Of all others nobody knows when they end: it is looked at from time to time.
@@ -211,20 +240,28 @@ function refuse({ status, code, message, wait }) {
   show();
 }
 
+const
+  OFFLINE = { message: text.offline, status: 0 },
+  CUT = { message: text.cut, status: 502 };
+
 // Asks how things stand, which costs nothing.
 async function check() {
   more = 0;
   pace = Math.min(pace * 2, 64);
+  const reply = await fetch(base + 'status', { credentials, cache: 'no-store',
+    signal: AbortSignal.timeout(15000) }).catch(() => 0);
+  if (!reply) return refuse(OFFLINE);
+  if (!reply.ok) return refuse({ ...await refusal(reply), status: 0 });
   try {
-    const reply = await fetch(base + 'status', { credentials, cache: 'no-store',
-      signal: AbortSignal.timeout(15000) });
-    if (!reply.ok) return refuse({ ...await refusal(reply), status: 0 });
-    const answer = await reply.json();
-    caps = answer.input;
-    showLeft(Math.min(...answer.limits.map((limit) => limit.window_s < BURST_S ? 1 / 0 : limit.remaining)));
-    if (!answer.available) return refuse({ ...answer, wait: answer.retry_after });
+    const { input, limits, ...answer } = await reply.json();
+    // Something else can be where pennygate should be: nothing is taken from it, or all.
+    if (!(input.max_message_chars > 0 && input.max_input_chars > 0 && input.max_history > 0)) throw 0;
+    const n = Math.min(...limits.map((limit) => limit.window_s < BURST_S ? 1 / 0 : limit.remaining));
+    caps = input;
+    showLeft(n);
+    if (!answer.available) return refuse({ ...answer, status: 0, wait: answer.retry_after });
   } catch {
-    return refuse({ code: 'offline' });
+    return refuse({});
   }
   if (shut) say(text.again);
   shut = false;
@@ -237,12 +274,17 @@ async function check() {
 
 // ---- an answer ----
 
-// Controls that turn text around serve to deceive here: each paragraph finds its own direction.
-const plain = (raw) => raw.replace(/[\r\u202a-\u202e\u2066-\u2069]/g, '');
-
 // `code`, **strong**, *emphasis*, [a link](https://...), https://...
 const INLINE =
   /`([^`]+)`|\*\*(.+?)\*\*|\*(?!\s)([^*]*[^*\s])\*|\[([^\][]+)\]\((https?:\/\/[^\s()]+)\)|https?:\/\/[^\s<>"`*]*[^\s<>"`*.,:;!?()\]]/gi;
+
+function link(url, words) {
+  const made = make('a', { href: url, title: url, target: '_blank',
+    rel: 'noopener noreferrer nofollow ugc' }, words);
+  // Words that look like an address must not be taken for another one than it is.
+  if (/[.:]/.test(words) && !(words + '/').startsWith(made.origin + '/')) made.append(` (${made.host})`);
+  return made;
+}
 
 function inline(into, raw) {
   let end = 0;
@@ -250,8 +292,7 @@ function inline(into, raw) {
     const [whole, code, strong, em, label, url = whole] = found;
     into.append(raw.slice(end, found.index), code ? make('code', {}, code)
       : strong || em ? inline(make(strong ? 'strong' : 'em'), strong || em)
-        : make('a', { href: url, title: url, target: '_blank',
-          rel: 'noopener noreferrer nofollow ugc' }, label || url));
+        : link(url, label || url));
     end = found.index + whole.length;
   }
   into.append(raw.slice(end));
@@ -269,24 +310,25 @@ function bubble(kind, who, ...inside) {
 // taken back, and written anew. The longer that takes the less often: the page must stay quick.
 function writer() {
   const said = bubble('', text.model);
-  // The line that has not ended, and what is not yet shown.
-  let rest = '';
-  // The paragraph, list or code that the next line goes on with.
-  let block;
-  // How many lines are in it.
-  let size;
-  // Within ```.
-  let fence;
-  // What the last line has become.
-  let last;
-  let undo = () => {};
-  let later;
-  let pause;
+  let
+    // The line that has not ended, and what is not yet shown.
+    rest = '',
+    // The paragraph, list or code that the next line goes on with.
+    block,
+    // About how many characters are in it.
+    size,
+    // Within ```.
+    fence,
+    // What the last line has become.
+    last,
+    undo = () => {},
+    later,
+    pause;
 
-  // Not without end: to find its direction, a browser may look through all of a block each time.
-  function open(tag, start) {
-    if (block?.localName === tag && ++size % 200) return;
-    size = 0;
+  // Not without end: what a browser does for the directions in a block grows with its square.
+  function open(tag, more, start) {
+    if (block?.localName === tag && (size += more) < 4000) return;
+    size = more;
     block = make(tag, { dir: 'auto', ...start && { start } });
     said.append(block);
   }
@@ -297,11 +339,11 @@ function writer() {
     if (/^\s*```/.test(raw)) {
       block = null;
       fence = !fence;
-      if (fence) open('pre');
+      if (fence) open('pre', 0);
     } else if (!fence && !raw.trim()) {
       block = null;
     } else {
-      open(fence ? 'pre' : !words ? 'p' : number ? 'ol' : 'ul', number);
+      open(fence ? 'pre' : !words ? 'p' : number ? 'ol' : 'ul', words ? 20 : 20 + raw.length, number);
       last = words ? make('li', { dir: 'auto' }) : make('span', {}, block.firstChild ? '\n' : '');
       if (fence) last.append(raw);
       else inline(last, words || raw.replace(/^#{1,6}\s+(.+)/, '**$1**'));
@@ -310,9 +352,10 @@ function writer() {
   }
 
   function paint() {
-    const begun = Date.now();
-    const follows = talk.scrollHeight - talk.scrollTop - talk.clientHeight < 40;
-    const lines = rest.split('\n');
+    const
+      begun = Date.now(),
+      follows = talk.scrollHeight - talk.scrollTop - talk.clientHeight < 40,
+      lines = rest.replace(/[^\n]{2000}/gu, '$&\n').split('\n');
     undo();
     rest = lines.pop();
     lines.forEach(line);
@@ -332,7 +375,7 @@ function writer() {
 
   return {
     add(piece) {
-      rest += plain(piece);
+      rest += piece;
       later ||= setTimeout(paint, pause);
     },
     end() {
@@ -353,23 +396,28 @@ function within(words) {
   return sent;
 }
 
-const CUT = { status: 502, code: 'cut' };
+// How much of an answer is taken, in UTF-16 units, some 16000 tokens, where hundreds are usual: what
+// goes on has run away, and the page would stand still over it.
+const MOST = 65536;
 
 // Asks, and hands on the text of the answer. Returns what is to be said of its end; throws what
 // refuse() takes, or an error of the network.
 async function answer(sent, add) {
   const reply = await fetch(base + 'v1/chat/completions', { method: 'POST', credentials,
     headers: { 'Content-Type': 'application/json' }, signal: call.signal,
-    body: JSON.stringify({ model: told.model, messages: sent, stream: true }) });
+    body: JSON.stringify({ model: told.model, messages: sent, stream: true }) })
+    .catch(() => { throw OFFLINE; });
   showLeft(leftAfter(reply.headers));
   if (!reply.ok) throw await refusal(reply);
   const reader = reply.body.pipeThrough(new TextDecoderStream()).getReader();
-  let why = '';
-  // The line of the stream that has not ended.
-  let rest = '';
+  let
+    why = '',
+    room = MOST,
+    // The line of the stream that has not ended.
+    rest = '';
   for (;;) {
     const { value, done } = await reader.read();
-    if (done) throw CUT;
+    if (done || !here()) throw CUT;
     const lines = (rest + value).split('\n');
     rest = lines.pop();
     for (const line of lines) {
@@ -380,20 +428,26 @@ async function answer(sent, add) {
       const { error, choices } = JSON.parse(data);
       if (error) throw { ...error, status: 502 };
       const { delta, finish_reason: end } = choices?.[0] || {};
-      why = { length: text.length, content_filter: text.filter }[end] || why;
-      if (delta?.content) add(delta.content);
+      why = { __proto__: null, length: text.length, content_filter: text.filter }[end] || why;
+      const piece = plain(delta?.content);
+      add(piece.slice(0, room));
+      // Lines are the dearest to paint.
+      room -= piece.length + 9 * (piece.split('\n').length - 1);
+      if (room < 0) throw CUT;
     }
   }
 }
 
 async function ask() {
-  const words = box.value;
-  const sent = within(words);
-  const asked = bubble('you', text.you, make('p', { dir: 'auto' }, plain(words)));
-  let whole = '';
-  let ending = '';
-  let trouble;
-  let shown;
+  const
+    words = box.value,
+    sent = within(words),
+    asked = bubble('you', text.you, make('p', { dir: 'auto' }, plain(words)));
+  let
+    whole = '',
+    ending = '',
+    trouble,
+    shown;
   call = new AbortController();
   log.append(asked);
   talk.hidden = false;
@@ -404,15 +458,19 @@ async function ask() {
   show();
   try {
     ending = await answer(sent, (piece) => {
-      if (!whole) say('');
-      shown ||= writer();
+      if (!whole) {
+        piece = piece.trimStart();
+        if (!piece) return;
+        say('');
+        shown = writer();
+      }
       shown.add(piece);
       whole += piece;
     });
     if (!whole) ending += ' ' + text.empty;
   } catch (error) {
     if (call.signal.aborted) ending = text.stopped;
-    else trouble = error.status ? error : whole ? CUT : { code: 'offline' };
+    else trouble = 'status' in error ? error : CUT;
   }
   // What has not been read to its end must not be paid for.
   call.abort();
@@ -434,7 +492,6 @@ async function ask() {
 
 // ---- what a person does ----
 
-const leave = () => call?.abort();
 form.onsubmit = (e) => {
   e.preventDefault();
   if (send.disabled) return;
@@ -455,8 +512,8 @@ retry.onclick = () => {
   say('');
   check();
 };
-addEventListener('online', () => shut && check());
+addEventListener('online', () => shut && here() && check());
 addEventListener('pagehide', leave);
-setInterval(tick, 1000);
+const clock = setInterval(tick, 1000);
 check();
 })();

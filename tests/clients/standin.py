@@ -31,7 +31,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
 
     def do_GET(self):
         files = {
-            "/page.html": ("text/html; charset=utf-8", document),
+            "/page.html": ("text/html; charset=utf-8", lambda: self.server.page),
             "/spy.js": ("text/javascript", lambda: SPY),
             MOUNT + "/widget.js": ("text/javascript", (ROOT / "build/web/widget.js").read_text),
             MOUNT + "/status": ("application/json", lambda: json.dumps(self.server.status)),
@@ -56,7 +56,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
                 self.server.gone.wait(0.01)  # or the browser takes several for one
             if self.server.holds:
                 self.rfile.read(1)  # until the client has left
-                self.server.left += 1
+        self.server.left += self.server.holds
 
 
 class StandIn(http.server.ThreadingHTTPServer):
@@ -66,6 +66,7 @@ class StandIn(http.server.ThreadingHTTPServer):
         super().__init__(("127.0.0.1", 0), Handler)
         self.port = self.server_port
         self.broken = False
+        self.page = document()
         self.status, self.pieces, self.holds, self.bodies, self.left = STATUS, [], False, [], 0
         self.gone = threading.Event()
         self.ready = threading.Event()  # until then nobody hears how things stand
