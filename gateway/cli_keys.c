@@ -212,13 +212,13 @@ static const char *unit_of(const struct limit *l)
     return limit_option("unit")->words[l->unit];
 }
 
-/* As --limit takes it. */
+/* As --limit takes it, with a blank behind it: how long it is, whatever the room. */
 static size_t limit_text(const struct limit *l, char *out, size_t room)
 {
     char window[CONFIG_VALUE_MAX], max[CONFIG_VALUE_MAX];
 
     config_value_text(limit_option("window"), l, window);
-    return (size_t)snprintf(out, room, "%s%s%s=%s", unit_of(l), window[0] != '\0' ? "/" : "",
+    return (size_t)snprintf(out, room, "%s%s%s=%s ", unit_of(l), window[0] != '\0' ? "/" : "",
                             window, config_value_amount(l->unit, l->max, max));
 }
 
@@ -248,10 +248,8 @@ static void print_key(const struct ledger_key *k)
     size_t n = 0;
 
     snprintf(head, sizeof head, "%-31s  %s", k->name, report_date(k->created_s / 86400, date));
-    for (unsigned i = 0; i < k->n_limits && n < sizeof limits - 1; i++) {
+    for (unsigned i = 0; i < k->n_limits && n < sizeof limits; i++)
         n += limit_text(&k->limits[i], limits + n, sizeof limits - n);
-        n += (size_t)snprintf(limits + n, sizeof limits - n, " ");
-    }
     cli_wrap_at(LIMIT_INDENT, head, "%s", limits);
 }
 
