@@ -21,14 +21,19 @@
 static FILE *make_file(const char *path)
 {
     int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
-
     FILE *f = fd >= 0 ? fdopen(fd, "w") : NULL;
 
+    if (f != NULL)
+        return f;
     if (fd < 0 && errno == EEXIST)
         cli_fail("%s: there is one already; export never writes over a file", path);
-    else if (f == NULL)
+    else
         cli_fail_at(path, ERROR_SYSTEM);
-    return f;
+    if (fd >= 0) {
+        close(fd);
+        unlink(path);
+    }
+    return NULL;
 }
 
 /* Half an export would be refused, but it is as secret as a whole one. It may be in a directory
