@@ -1,7 +1,9 @@
 /*
  * What long work is at: one line on standard error while it lasts, gone when it ends. Only on a
- * terminal, and only once it has lasted for a moment. One piece of work at a time; nothing may
- * be written to the terminal in between.
+ * terminal, and only once it has lasted for a moment. One piece of work at a time. It knows
+ * nothing of what else is written to the terminal: the work should write nothing, and a warning
+ * that it logs all the same (opening a store may) stands on the line behind what is shown there,
+ * which then stays.
  */
 #ifndef GATEWAY_PROGRESS_H
 #define GATEWAY_PROGRESS_H
