@@ -114,6 +114,15 @@ struct erasing {
     unsigned left;
 };
 
+/* A history row that goes must not come back with what the batch has read of it. */
+static void forget_day(struct batch *b, const struct kv_slice *key)
+{
+    int64_t day;
+
+    if (key_history_day(key, &day) && day == b->day.day)
+        b->day_loaded = false;
+}
+
 static enum error erase_ended(void *arg, struct kv_cursor *c, const struct kv_slice *key,
                               const struct kv_slice *value)
 {
@@ -122,6 +131,7 @@ static enum error erase_ended(void *arg, struct kv_cursor *c, const struct kv_sl
     if (w->left == 0 || !has_ended(w->batch, w->table, key))
         return ERROR_NOT_FOUND;
     w->left--;
+    forget_day(w->batch, key);
     return erase_row(w->batch, w->table, c, value);
 }
 
@@ -145,8 +155,7 @@ enum error batch_erase(struct batch *b, unsigned most)
 
     if (e != ERROR_NONE || !storetime_may_erase(&b->state.time, b->state.time.time_ms) ||
         (e = batch_history_flush(b)) != ERROR_NONE)
-        return e;
-    b->day_loaded = false; /* its row may go, and must not come back with what it had */
+        return e; /* flushed: a row that goes is added to the totals as it is in the store */
     for (unsigned i = 0; i < sizeof tables / sizeof *tables && e == ERROR_NONE; i++)
         e = erase_table(b, tables[i], &most);
     return e;
