@@ -93,7 +93,7 @@ static enum error gather_days(struct gathering *g, struct ledger *l)
     enum error e = ledger_history(l, g->policy, r->first_day, keep_day, g);
 
     if (e == ERROR_NONE)
-        e = ledger_totals(l, g->policy, &r->totals);
+        e = ledger_totals(l, &r->totals);
     if (e == ERROR_NONE)
         e = ledger_dry(l, r->first_day, keep_dry, g);
     return e == ERROR_NONE && g->no_memory ? ERROR_MEMORY : e;

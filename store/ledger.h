@@ -472,7 +472,7 @@ enum error ledger_history(struct ledger *l, const struct policy *p, int64_t firs
  * decreases, but for what a board that was lost (as with a boot, where the run directory is on
  * tmpfs) had not been folded of: refusals write nothing. `day` is unused.
  */
-enum error ledger_totals(struct ledger *l, const struct policy *p, struct history_day *out);
+enum error ledger_totals(struct ledger *l, struct history_day *out);
 
 /* How a limit of a shared subject (everyone, anonymous) stands: `used` includes `reserved`. */
 struct limit_use {

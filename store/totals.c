@@ -82,12 +82,11 @@ static enum error totals(void *arg, const struct view_context *c)
     return rows_each(c->txn, &from, visit_day, arg);
 }
 
-enum error ledger_totals(struct ledger *l, const struct policy *p, struct history_day *out)
+enum error ledger_totals(struct ledger *l, struct history_day *out)
 {
     struct history_day sum;
     enum error e = ledger_reading(l, totals, &sum);
 
-    (void)p;
     if (e == ERROR_NONE)
         *out = sum;
     return e;

@@ -11,7 +11,7 @@ static struct history_day totals(struct fixture *f)
     struct history_day d;
 
     memset(&d, 0x5a, sizeof d);
-    assert_int_equal(ledger_totals(f->ledger, &f->policy, &d), ERROR_NONE);
+    assert_int_equal(ledger_totals(f->ledger, &d), ERROR_NONE);
     return d;
 }
 
