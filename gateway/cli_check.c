@@ -316,7 +316,7 @@ static enum error show_state(const struct config *c, struct ledger *l)
              "%" PRIu64 " of %" PRIu64 " KiB in use, zone %s, %" PRIu64 " open stream%s%s",
              kv_used_bytes(&s.usage) / 1024, s.usage.map_bytes / 1024, s.zone, s.open_streams,
              s.open_streams == 1 ? "" : "s", s.paused ? ", paused" : "");
-    if (kv_used_bytes(&s.usage) > s.usage.map_bytes / 4 * 3)
+    if (kv_is_filling(&s.usage))
         cli_wrap("note", "the store is more than three quarters full: raise store-size");
     if (s.paused)
         cli_wrap("note", "the site is paused: nobody is admitted until pennygate resume");

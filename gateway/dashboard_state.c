@@ -4,8 +4,7 @@
  */
 #include "gateway/dashboard_parts.h"
 
-#define NEARLY_FULL 75 /* percent: as check says it */
-#define MIB         1048576U
+#define MIB 1048576U
 
 /* ---- pause ---- */
 
@@ -101,7 +100,7 @@ static void tell_clock(struct sink *s, const struct report *r)
 
 static bool is_filling(const struct report *r)
 {
-    return report_store_percent(r) >= NEARLY_FULL;
+    return kv_is_filling(&r->state.usage);
 }
 
 static void tell_bytes(struct sink *s, uint64_t bytes)

@@ -9,11 +9,10 @@
 
 #include "gateway/report.h"
 
-#define INDENT          12 /* of what does not fit: behind a date and two blanks */
-#define TEXT_MAX        512
-#define WARNED_PART     5  /* a budget of which less than a fifth is left is told apart: 80 % */
-#define STORE_WARNED_AT 75 /* percent of its room */
-#define TOLD_ROWS       5  /* of the last alerts: the dashboard and JSON have all */
+#define INDENT      12 /* of what does not fit: behind a date and two blanks */
+#define TEXT_MAX    512
+#define WARNED_PART 5 /* a budget of which less than a fifth is left is told apart: 80 % */
+#define TOLD_ROWS   5 /* of the last alerts: the dashboard and JSON have all */
 
 static void put(const struct lines *l, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
@@ -267,12 +266,11 @@ static void put_models(const struct lines *l, const struct report *r)
 static void put_state(const struct lines *l, const struct report *r)
 {
     const struct ledger_state *t = &r->state;
-    unsigned percent = report_store_percent(r);
     char ahead[CONFIG_VALUE_MAX], full[16];
 
-    snprintf(full, sizeof full, "%u %%", percent);
+    snprintf(full, sizeof full, "%u %%", report_store_percent(r));
     put(l, "\n%" PRIu64 " open stream%s; ", t->open_streams, t->open_streams == 1 ? "" : "s");
-    lines_tone(l, percent >= STORE_WARNED_AT ? TONE_WARNING : TONE_PLAIN, full);
+    lines_tone(l, kv_is_filling(&t->usage) ? TONE_WARNING : TONE_PLAIN, full);
     sink_text(l->sink, " of the store in use\n");
     if (report_ahead_s(r) > 0)
         words(l, "clock", "the store's time is %.16s ahead of it (see pennygate clock)",

@@ -279,7 +279,7 @@ static void tell_owner(const struct view_context *c, int64_t store_ms)
     int64_t ahead_s = (store_ms - c->now->wall_ms) / 1000;
     struct kv_usage u;
 
-    if (kv_usage(c->txn, &u) == ERROR_NONE && kv_used_bytes(&u) > u.map_bytes / 4 * 3)
+    if (kv_usage(c->txn, &u) == ERROR_NONE && kv_is_filling(&u))
         log_line_once(&filling, 1, LOG_LEVEL_WARNING,
                       "event=store_filling kib=%llu of=%llu: raise store-size",
                       (unsigned long long)(kv_used_bytes(&u) / 1024),

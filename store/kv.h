@@ -128,6 +128,8 @@ struct kv_usage {
 enum error kv_usage(struct kv_txn *t, struct kv_usage *out);
 /* What is in use: the store is full when that is all of the map, however far it was reached. */
 uint64_t kv_used_bytes(const struct kv_usage *u);
+/* More than three quarters of the map: time to tell the owner. */
+bool kv_is_filling(const struct kv_usage *u);
 
 /* What rows and free list take up themselves, in pages, as the transaction sees it; in a write
  * transaction too. */

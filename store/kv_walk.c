@@ -174,6 +174,11 @@ uint64_t kv_used_bytes(const struct kv_usage *u)
     return u->reached_bytes > u->free_bytes ? u->reached_bytes - u->free_bytes : 0;
 }
 
+bool kv_is_filling(const struct kv_usage *u)
+{
+    return kv_used_bytes(u) > u->map_bytes / 4 * 3;
+}
+
 enum error kv_usage(struct kv_txn *t, struct kv_usage *out)
 {
     struct kv_sums sums;

@@ -873,7 +873,7 @@ static bool is_three_quarters_full(struct fixture *f)
     struct ledger_state s;
 
     assert_int_equal(ledger_state(f->ledger, &f->policy, &s), ERROR_NONE);
-    return kv_used_bytes(&s.usage) > s.usage.map_bytes / 4 * 3;
+    return kv_is_filling(&s.usage);
 }
 
 /* What the log says of a store that fills up, or runs ahead of the clock. */
