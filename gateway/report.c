@@ -100,11 +100,6 @@ static enum error gather_days(struct gathering *g, struct ledger *l)
 }
 
 /* Callers' own limits have as many counters as there are callers. */
-static bool is_shared(enum subject s)
-{
-    return s == SUBJECT_EVERYONE || s == SUBJECT_ANONYMOUS || s == SUBJECT_BYPASS;
-}
-
 static enum error gather_limits(struct gathering *g, struct ledger *l)
 {
     struct report *r = g->report;
@@ -113,7 +108,7 @@ static enum error gather_limits(struct gathering *g, struct ledger *l)
     for (unsigned i = 0; e == ERROR_NONE && i < r->config->n_limits; i++) {
         struct report_limit *to = &r->limits[r->n_limits];
 
-        if (!is_shared(r->config->limits[i].subject))
+        if (!subject_is_shared(r->config->limits[i].subject))
             continue;
         e = ledger_limit_use(l, g->policy, i, &to->use);
         to->limit = &r->config->limits[i];
@@ -125,7 +120,7 @@ static enum error gather_limits(struct gathering *g, struct ledger *l)
 static bool counts_days(const struct limit *limits, unsigned n)
 {
     for (unsigned i = 0; i < n; i++) {
-        if (!is_shared(limits[i].subject) && limits[i].unit != UNIT_CONCURRENT &&
+        if (!subject_is_shared(limits[i].subject) && limits[i].unit != UNIT_CONCURRENT &&
             limits[i].window.kind == WINDOW_DAY)
             return true;
     }

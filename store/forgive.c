@@ -30,7 +30,7 @@ static enum error find_rows(struct batch *b, struct op *op, struct window w, str
 {
     const struct forgive_order *o = op->order;
     struct view_context c = batch_context(b);
-    bool shared = view_is_shared(o->subject);
+    bool shared = subject_is_shared(o->subject);
     const struct period_entry *entry = NULL;
     uint8_t hash[SUBJECT_HASH] = {0};
     struct slot slot[WINDOW_SLOTS_MAX];
@@ -164,7 +164,7 @@ enum error ledger_forgive(struct ledger *l, const struct policy *p, enum subject
     struct forgive_order o = {.subject = s};
     enum error e;
 
-    if (!view_is_shared(s))
+    if (!subject_is_shared(s))
         o.id = *id;
     e = ledger_order(l, p, OP_FORGIVE, &o, sizeof o);
     /* as ledger_reading: another process may have put new period keys a moment ago */

@@ -164,9 +164,6 @@ struct view_context {
 /* The zone by which the policy names days. */
 const struct zone *view_zone(const struct ledger *l, const struct policy *p);
 
-/* Whether all callers share the subject's rows: these are not hashed. */
-bool view_is_shared(enum subject s);
-
 /* Whether alerts are about the limit: one of everyone or anonymous that sums and can refuse. */
 bool alert_watches(const struct limit *l);
 

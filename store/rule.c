@@ -21,6 +21,11 @@ static const enum refusal refusal_of[SUBJECTS] = {
     [SUBJECT_BYPASS] = REFUSAL_BYPASS,
 };
 
+bool subject_is_shared(enum subject s)
+{
+    return s == SUBJECT_EVERYONE || s == SUBJECT_ANONYMOUS || s == SUBJECT_BYPASS;
+}
+
 uint64_t amount_add(uint64_t a, uint64_t b)
 {
     return a < AMOUNT_MAX && b < AMOUNT_MAX - a ? a + b : AMOUNT_MAX;

@@ -26,6 +26,9 @@ enum subject {
     SUBJECTS
 };
 
+/* Whether all callers share the subject's counters; of the others each caller has its own. */
+bool subject_is_shared(enum subject s);
+
 enum unit { UNIT_CALLS, UNIT_TOKENS, UNIT_COST, UNIT_CONCURRENT };
 #define UNITS_SUMMED 3 /* calls, tokens, cost; concurrent is a number of live reservations */
 

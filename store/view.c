@@ -17,11 +17,6 @@ const struct zone *view_zone(const struct ledger *l, const struct policy *p)
     return p->local_time ? &l->zone : &utc;
 }
 
-bool view_is_shared(enum subject s)
-{
-    return s == SUBJECT_EVERYONE || s == SUBJECT_ANONYMOUS || s == SUBJECT_BYPASS;
-}
-
 static bool caller_has(const struct caller *c, enum subject s)
 {
     if (c->bypass || s == SUBJECT_BYPASS)
@@ -48,7 +43,7 @@ void view_hash_places(const struct view_context *c, struct demand *d, uint32_t s
     struct hashes *h = &d->hashes;
 
     for (unsigned s = 0; s < SUBJECTS; s++)
-        if (subjects & ~h->live_known & 1U << s && !view_is_shared((enum subject)s))
+        if (subjects & ~h->live_known & 1U << s && !subject_is_shared((enum subject)s))
             subject_mac(&c->ledger->live_key, (enum subject)s, &d->caller.id[s], h->live[s]);
     h->live_known |= subjects;
 }
@@ -101,7 +96,7 @@ enum error view_window(const struct view_context *c, struct window w,
 static enum error read_counter(const struct view_context *c, const struct zone *z,
                                struct demand *d, struct counter *out, struct row_key *row)
 {
-    bool shared = view_is_shared(out->subject);
+    bool shared = subject_is_shared(out->subject);
     const struct period_entry *entry = NULL;
     uint8_t hash[SUBJECT_HASH] = {0};
     struct slot slot[WINDOW_SLOTS_MAX];
