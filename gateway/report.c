@@ -242,12 +242,11 @@ uint64_t report_dry_of(const struct report *r, int64_t day, const char *limit)
     return 0;
 }
 
-uint64_t report_value(const struct history_day *d, const struct report_column *c)
+bool report_value(const struct report *r, const struct history_day *d,
+                  const struct report_column *c, uint64_t *out)
 {
-    uint64_t v;
-
-    memcpy(&v, (const char *)d + c->offset, sizeof v);
-    return v;
+    memcpy(out, (const char *)d + c->offset, sizeof *out);
+    return c->offset != OF(cost_nano) || report_cost_known(r, d);
 }
 
 const char *report_date(int64_t day, char out[REPORT_DATE_MAX])

@@ -71,7 +71,9 @@ struct report_column {
 };
 extern const struct report_column report_columns[];
 extern const unsigned report_columns_n;
-uint64_t report_value(const struct history_day *d, const struct report_column *c);
+/* False if it is not known: the cost of what was not priced. */
+bool report_value(const struct report *r, const struct history_day *d,
+                  const struct report_column *c, uint64_t *out);
 
 #define REPORT_DATE_MAX 16
 const char *report_date(int64_t day, char out[REPORT_DATE_MAX]); /* 2026-11-30 */

@@ -1,6 +1,5 @@
 /* The report's days as CSV. Nothing in it needs quotes: dates, numbers and our own keys. */
 #include <inttypes.h>
-#include <stddef.h>
 
 #include "gateway/report.h"
 
@@ -10,11 +9,11 @@ static void put_day(struct sink *s, const struct report *r, const struct history
 
     sink_text(s, report_date(d->day, date));
     for (unsigned i = 0; i < report_columns_n; i++) {
-        const struct report_column *c = &report_columns[i];
+        uint64_t value;
 
         sink_text(s, ",");
-        if (c->offset != offsetof(struct history_day, cost_nano) || report_cost_known(r, d))
-            sink_format(s, "%" PRIu64, report_value(d, c));
+        if (report_value(r, d, &report_columns[i], &value))
+            sink_format(s, "%" PRIu64, value);
     }
     sink_text(s, "\n");
 }

@@ -3,7 +3,6 @@
  * They are stable; new ones stand at the end of their object.
  */
 #include <inttypes.h>
-#include <stddef.h>
 
 #include "gateway/code.h"
 #include "gateway/report.h"
@@ -39,14 +38,13 @@ static void put_figures(struct sink *s, const struct report *r, const struct his
 {
     for (unsigned i = 0; i < report_columns_n; i++) {
         const struct report_column *c = &report_columns[i];
+        uint64_t value;
+        bool known = report_value(r, d, c, &value);
 
         if (c->refusal != refusals)
             continue;
         sink_format(s, "%s\"%s\": ", comma(&begun), c->key);
-        put_number(s, "",
-                   c->offset != offsetof(struct history_day, cost_nano) ||
-                       report_cost_known(r, d),
-                   report_value(d, c));
+        put_number(s, "", known, value);
     }
 }
 
