@@ -11,9 +11,9 @@
 #include "gateway/cli.h"
 #include "gateway/lines.h"
 #include "gateway/progress.h"
+#include "gateway/report.h"
 #include "platform/clock.h"
 #include "store/archive.h"
-#include "store/zone.h"
 
 #define WAIT_MS    10000 /* for the gateways, which hold it for milliseconds */
 #define LINE_WIDTH 80
@@ -141,26 +141,13 @@ static void json_word(const char *name, const char *word)
 
 /* ---- times ---- */
 
-#define TIME_MAX 32
-/* "2026-11-30 11:50:12", UTC. */
-static const char *time_text(int64_t ms, char separator, char out[TIME_MAX])
-{
-    int64_t seconds = ms / 1000, day = seconds / 86400;
-    int year, month, mday, left = (int)(seconds % 86400);
-
-    zone_civil(day, &year, &month, &mday);
-    snprintf(out, TIME_MAX, "%04d-%02d-%02d%c%02d:%02d:%02d", year % 10000, month % 100,
-             mday % 100, separator, left / 3600, left / 60 % 60, left % 60);
-    return out;
-}
-
-/* The start of a day, UTC, of "YYYY-MM-DD"; by trying them all, which zone_civil knows. */
+/* The start of a day, UTC, of "YYYY-MM-DD"; by trying them all, which report_date knows. */
 static bool parse_date(const char *text, int64_t *ms)
 {
-    char day_text[TIME_MAX];
+    char date[REPORT_DATE_MAX];
 
     for (int64_t day = 0; day < 100 * 366; day++) {
-        if (strncmp(time_text(day * MS_OF_DAY, '\0', day_text), text, TIME_MAX) == 0) {
+        if (strcmp(report_date(day, date), text) == 0) {
             *ms = day * MS_OF_DAY;
             return true;
         }
@@ -182,10 +169,10 @@ static const struct transcript_text *newest(const struct transcript *t)
 /* Two lines of 80 columns; three with a long address. */
 static void list_one(const struct transcript_key *k, const struct transcript *t)
 {
-    char when[TIME_MAX], head[LINE_WIDTH + 1];
+    char when[REPORT_TIME_MAX], head[LINE_WIDTH + 1];
     int n;
 
-    n = snprintf(head, sizeof head, "%s  %s  %s", time_text(k->time_ms, ' ', when), t->id,
+    n = snprintf(head, sizeof head, "%s  %s  %s", report_moment(k->time_ms / 1000, when), t->id,
                  t->subject);
     printf("%s  %s%s%s\n", when, t->id, n > LINE_WIDTH ? "\n    " : "  ", t->subject);
     n = snprintf(head, sizeof head, "    %s %s %" PRIu64 "+%" PRIu64 "  ", t->model, t->result,
@@ -196,11 +183,11 @@ static void list_one(const struct transcript_key *k, const struct transcript *t)
 
 static void show_one(const struct transcript_key *k, const struct transcript *t)
 {
-    char when[TIME_MAX];
+    char when[REPORT_TIME_MAX];
 
     printf("id       %s\ntime     %s UTC\nsubject  %s\nmodel    %s\nresult   %s\n"
            "tokens   %" PRIu64 " in, %" PRIu64 " out\n",
-           t->id, time_text(k->time_ms, ' ', when), t->subject, t->model, t->result,
+           t->id, report_moment(k->time_ms / 1000, when), t->subject, t->model, t->result,
            t->tokens_in, t->tokens_out);
     if (t->cut)
         printf("cut      it was longer than what is kept\n");
@@ -214,9 +201,9 @@ static void show_one(const struct transcript_key *k, const struct transcript *t)
 
 static void json_one(const struct transcript_key *k, const struct transcript *t)
 {
-    char when[TIME_MAX];
+    char when[REPORT_TIME_MAX];
 
-    printf("{\"time\": \"%sZ\", \"time_ms\": %" PRId64, time_text(k->time_ms, 'T', when),
+    printf("{\"time\": \"%s\", \"time_ms\": %" PRId64, report_time(k->time_ms / 1000, when),
            k->time_ms);
     json_word("id", t->id);
     json_word("subject", t->subject);

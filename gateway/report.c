@@ -258,14 +258,26 @@ const char *report_date(int64_t day, char out[REPORT_DATE_MAX])
     return out;
 }
 
+/* With what stands between date and time, and behind both. */
+static const char *put_time(int64_t s, const char *between, const char *end,
+                            char out[REPORT_TIME_MAX])
+{
+    char date[REPORT_DATE_MAX];
+    int left = (int)(s % 86400);
+
+    snprintf(out, REPORT_TIME_MAX, "%s%s%02d:%02d:%02d%s", report_date(s / 86400, date),
+             between, left / 3600, left / 60 % 60, left % 60, end);
+    return out;
+}
+
 const char *report_time(int64_t s, char out[REPORT_TIME_MAX])
 {
-    int year, month, mday, left = (int)(s % 86400);
+    return put_time(s, "T", "Z", out);
+}
 
-    zone_civil(s / 86400, &year, &month, &mday);
-    snprintf(out, REPORT_TIME_MAX, "%04d-%02d-%02dT%02d:%02d:%02dZ", year % 10000, month % 100,
-             mday % 100, left / 3600, left / 60 % 60, left % 60);
-    return out;
+const char *report_moment(int64_t s, char out[REPORT_TIME_MAX])
+{
+    return put_time(s, " ", "", out);
 }
 
 int64_t report_ahead_s(const struct report *r)

@@ -78,7 +78,8 @@ bool report_value(const struct report *r, const struct history_day *d,
 #define REPORT_DATE_MAX 16
 const char *report_date(int64_t day, char out[REPORT_DATE_MAX]); /* 2026-11-30 */
 #define REPORT_TIME_MAX 32
-const char *report_time(int64_t s, char out[REPORT_TIME_MAX]); /* 2026-11-30T11:22:33Z */
+const char *report_time(int64_t s, char out[REPORT_TIME_MAX]);   /* 2026-11-30T11:22:33Z */
+const char *report_moment(int64_t s, char out[REPORT_TIME_MAX]); /* 2026-11-30 11:22:33 */
 
 /* How far the store's time is ahead of the clock, in whole seconds: 0 if by no more than one. */
 int64_t report_ahead_s(const struct report *r);
