@@ -8,6 +8,7 @@
 
 #include "gateway/cli.h"
 #include "gateway/report.h"
+#include "platform/clock.h"
 
 bool cli_days(const char *text, int64_t *days)
 {
@@ -37,7 +38,6 @@ static void show(const struct cli *cli, const struct report *r)
 int cli_stats(struct cli *cli)
 {
     int64_t days = REPORT_DAYS;
-    struct clock_now now;
     struct report *r;
     struct ledger *l;
     struct config *c;
@@ -51,9 +51,7 @@ int cli_stats(struct cli *cli)
     status = cli_open(cli, NULL, &c, &l);
     if (status != CLI_OK)
         return status;
-    e = clock_read(&now);
-    if (e == ERROR_NONE)
-        e = report_make(l, c, (unsigned)days, now.wall_ms / 1000, &r);
+    e = report_make(l, c, (unsigned)days, clock_wall_s(), &r);
     if (e != ERROR_NONE)
         return cli_fail_at(c->store, e);
     show(cli, r);
