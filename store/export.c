@@ -61,13 +61,9 @@ static enum error write_row(void *arg, struct kv_cursor *c, const struct kv_slic
 
     (void)c;
     if (!record_row_ok(key->data, key->n, value->data, value->n) ||
-        key->n > sizeof x->line.key.bytes || value->n > sizeof x->line.value.bytes)
+        !record_take(key, value, &x->line.key, &x->line.value))
         return ERROR_STORE_INVALID;
     x->line.kind = EXPORT_ROW;
-    x->line.key.n = (uint8_t)key->n;
-    memcpy(x->line.key.bytes, key->data, key->n);
-    x->line.value.n = value->n;
-    memcpy(x->line.value.bytes, value->data, value->n);
     x->rows++;
     return write_line(x);
 }

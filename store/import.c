@@ -40,7 +40,7 @@ static bool key_is(const struct kv_slice *key, void (*of)(struct row_key *out))
     struct row_key k;
 
     of(&k);
-    return key->n == k.n && memcmp(key->data, k.bytes, k.n) == 0;
+    return key_equal(key, &k);
 }
 
 /* All that counts leaves a row of the history for longer than a year. */

@@ -243,26 +243,21 @@ enum error ledger_schema(const struct kv_slice *value, const uint8_t secret[SECR
 /* Of an older program's store: as it will be once it has been upgraded. */
 static enum error read_schema(struct ledger *l, struct kv_txn *t)
 {
-    struct row_key key;
+    struct row_key schema, key;
     struct record r;
-    struct kv_slice value, name;
+    struct kv_slice name, value;
 
-    key_schema(&key);
-    name = (struct kv_slice){key.bytes, key.n};
-    enum error e = kv_get(t, key.bytes, key.n, &value);
+    key_schema(&schema);
+    name = (struct kv_slice){schema.bytes, schema.n};
+    enum error e = kv_get(t, schema.bytes, schema.n, &value);
     if (e != ERROR_NONE)
         return e == ERROR_NOT_FOUND ? ERROR_STORE_INVALID : e;
-    if (value.n > sizeof r.bytes)
+    if (!record_take(&name, &value, &key, &r))
         return ERROR_STORE_INVALID;
     l->older = upgrade_version(&name, &value) < RECORD_VERSION;
-    r.n = value.n;
-    memcpy(r.bytes, value.data, value.n);
+    if (l->older && (e = upgrade_row(&key, &r)) != ERROR_NONE)
+        return e;
     value = (struct kv_slice){r.bytes, r.n};
-    if (l->older) {
-        if ((e = upgrade_row(&key, &r)) != ERROR_NONE)
-            return e;
-        value.n = r.n;
-    }
     if ((e = ledger_schema(&value, l->options.secret, &l->schema)) != ERROR_NONE)
         return e;
     (void)zone_parse(l->schema.zone, &l->zone);

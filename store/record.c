@@ -70,7 +70,24 @@ static bool get_done(const struct get *g)
     return !g->bad && g->at == g->end;
 }
 
+bool record_take(const struct kv_slice *key, const struct kv_slice *value, struct row_key *k,
+                 struct record *v)
+{
+    if (key->n > sizeof k->bytes || value->n > sizeof v->bytes)
+        return false;
+    k->n = (uint8_t)key->n;
+    memcpy(k->bytes, key->data, key->n);
+    v->n = value->n;
+    memcpy(v->bytes, value->data, value->n);
+    return true;
+}
+
 /* Keys */
+
+bool key_equal(const struct kv_slice *found, const struct row_key *key)
+{
+    return found->n == key->n && memcmp(found->data, key->bytes, key->n) == 0;
+}
 
 static struct put key_start(enum table t, struct row_key *out)
 {

@@ -78,6 +78,8 @@ struct alert_reason {
 };
 bool key_alert_reason(const struct kv_slice *key, struct alert_reason *out);
 
+bool key_equal(const struct kv_slice *found, const struct row_key *key);
+
 /* The instant with which an expiring row's key begins; false for a key of another table. */
 bool key_instant(enum table t, const struct kv_slice *key, int64_t *ms);
 uint32_t key_window(const struct kv_slice *key); /* window_code of a TABLE_COUNTER key */
@@ -94,6 +96,10 @@ struct record {
     size_t n;
     uint8_t bytes[RECORD_MAX];
 };
+
+/* Copies a row out of the store. False: longer than any of ours. */
+bool record_take(const struct kv_slice *key, const struct kv_slice *value, struct row_key *k,
+                 struct record *v);
 
 void record_amounts(const struct amounts *a, struct record *out);
 bool record_amounts_read(const struct kv_slice *v, struct amounts *out);

@@ -13,7 +13,7 @@ static bool is_schema(const struct kv_slice *key)
     struct row_key schema;
 
     key_schema(&schema);
-    return key->n == schema.n && memcmp(key->data, schema.bytes, schema.n) == 0;
+    return key_equal(key, &schema);
 }
 
 unsigned upgrade_version(const struct kv_slice *key, const struct kv_slice *value)
@@ -44,19 +44,6 @@ enum error upgrade_row(struct row_key *key, struct record *value)
     return version == RECORD_VERSION ? ERROR_NONE : ERROR_STORE_VERSION;
 }
 
-/* Copies a row out of the store. False: longer than any of ours. */
-static bool take(const struct kv_slice *key, const struct kv_slice *value, struct row_key *k,
-                 struct record *v)
-{
-    if (key->n > sizeof k->bytes || value->n > sizeof v->bytes)
-        return false;
-    k->n = (uint8_t)key->n;
-    memcpy(k->bytes, key->data, key->n);
-    v->n = value->n;
-    memcpy(v->bytes, value->data, value->n);
-    return true;
-}
-
 bool upgrade_row_ok(const void *key, size_t nkey, const void *value, size_t nvalue)
 {
     static unsigned first; /* one more than the version of the first row; 0: none was seen */
@@ -73,7 +60,7 @@ bool upgrade_row_ok(const void *key, size_t nkey, const void *value, size_t nval
         return record_row_ok(key, nkey, value, nvalue);
     if (version > RECORD_VERSION)
         return true; /* opening names the version */
-    return take(&key_slice, &value_slice, &k, &v) && upgrade_row(&k, &v) == ERROR_NONE &&
+    return record_take(&key_slice, &value_slice, &k, &v) && upgrade_row(&k, &v) == ERROR_NONE &&
            record_row_ok(k.bytes, k.n, v.bytes, v.n);
 }
 
@@ -99,9 +86,9 @@ static enum error next_row(struct kv_txn *t, struct row_key *key, struct record 
     if (e != ERROR_NONE)
         return e;
     e = kv_cursor_seek(c, key->bytes, key->n, &found, &content);
-    if (e == ERROR_NONE && found.n == key->n && memcmp(found.data, key->bytes, key->n) == 0)
+    if (e == ERROR_NONE && key_equal(&found, key))
         e = kv_cursor_next(c, &found, &content);
-    if (e == ERROR_NONE && !take(&found, &content, key, value))
+    if (e == ERROR_NONE && !record_take(&found, &content, key, value))
         e = ERROR_STORE_INVALID;
     kv_cursor_close(c);
     return e;
