@@ -263,7 +263,7 @@ static enum error walk(struct archive *a)
         return ERROR_STORE_MISSING;
     if (a->options.trusting && mark_walked(a->path[PATH_WALKED], now.boot_id, id))
         return ERROR_NONE;
-    e = kv_walk(a->directory, a->options.map_bytes, transcript_row_ok);
+    e = kv_walk(a->directory, a->options.map_bytes, transcript_row_ok, NULL);
     if (e == ERROR_NONE && !mark_walked(a->path[PATH_WALKED], now.boot_id, id))
         mark_walked_note(a->path[PATH_WALKED], now.boot_id, id);
     return e;

@@ -298,7 +298,7 @@ static enum error open_sound(const char *directory, size_t map_bytes, unsigned f
             kv_close(kv);
     }
     if (!e && is_short) {
-        e = kv_walk(directory, map_bytes, NULL);
+        e = kv_walk(directory, map_bytes, NULL, NULL);
         if (e == ERROR_STORE_BROKEN)
             e = ERROR_STORE_INVALID;
         if (!e)

@@ -65,14 +65,15 @@ enum error kv_check_files(struct kv *kv);
 /*
  * Walks the free list and every row of every page in a forked child (a broken file can kill it
  * by SIGBUS): keys ascend, each is found by a search, no page is free twice or claimed twice.
- * Not while a kv of that directory is open in this process. ERROR_STORE_BROKEN if the child says so, dies, or
- * takes longer than 60 s; ERROR_SYSTEM without a child; otherwise as kv_open. `visit` (may be
- * NULL) is called in the child for each row and may refuse it; the process may have threads, so
- * it must not use stdio, the log or locks.
+ * Not while a kv of that directory is open in this process. ERROR_STORE_BROKEN if the child
+ * says so, dies, or takes longer than 60 s; ERROR_SYSTEM without a child; otherwise as kv_open.
+ * `visit` (may be NULL) is called in the child for each row and may refuse it; the process may
+ * have threads, so it must not use stdio, the log or locks. What it writes to `arg` stays in the
+ * child.
  */
-enum error kv_walk(const char *directory, size_t map_bytes,
-                   bool (*visit)(const void *key, size_t nkey, const void *value,
-                                 size_t nvalue));
+typedef bool kv_visit_fn(void *arg, const void *key, size_t nkey, const void *value,
+                         size_t nvalue);
+enum error kv_walk(const char *directory, size_t map_bytes, kv_visit_fn *visit, void *arg);
 
 /*
  * Transactions. A read transaction handle may be kept and reused: kv_begin_read(kv, &t) with

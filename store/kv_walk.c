@@ -14,12 +14,11 @@
 #define WALK_BOUND_MS   60000 /* a walk of 12 MB takes 10 ms; a minute is a sick disk */
 #define FIRST_FREE_PAGE 2     /* behind the meta pages */
 
-typedef bool visit_fn(const void *key, size_t nkey, const void *value, size_t nvalue);
-
 struct walk {
     const char *directory;
     size_t map_bytes;
-    visit_fn *visit;
+    kv_visit_fn *visit;
+    void *arg;
 };
 
 /* ---- rows ---- */
@@ -47,7 +46,7 @@ static bool is_found(struct kv_txn *t, struct kv_slice key, struct kv_slice valu
            again.n == value.n;
 }
 
-static bool walk_rows(struct kv_txn *t, visit_fn *visit, uint64_t wanted)
+static bool walk_rows(struct kv_txn *t, const struct walk *w, uint64_t wanted)
 {
     struct kv_cursor *c;
     struct kv_slice key, value, before = {"", 0};
@@ -60,7 +59,7 @@ static bool walk_rows(struct kv_txn *t, visit_fn *visit, uint64_t wanted)
         touch(key);
         touch(value);
         ok = key.n <= KV_KEY_MAX && ascends(before, key) && is_found(t, key, value) &&
-             (!visit || visit(key.data, key.n, value.data, value.n));
+             (!w->visit || w->visit(w->arg, key.data, key.n, value.data, value.n));
         before = key;
         rows++;
     }
@@ -124,7 +123,7 @@ static bool walk_free(struct kv_txn *t, struct free_list *f, const struct kv_sum
 
 /* ---- the whole ---- */
 
-static enum error walk_all(struct kv_txn *t, visit_fn *visit)
+static enum error walk_all(struct kv_txn *t, const struct walk *w)
 {
     struct kv_sums sums;
     if (kv_sums(t, &sums))
@@ -133,7 +132,7 @@ static enum error walk_all(struct kv_txn *t, visit_fn *visit)
     f.marks = calloc(f.pages / CHAR_BIT + 1, 1);
     if (!f.marks)
         return ERROR_MEMORY;
-    bool ok = walk_free(t, &f, &sums) && walk_rows(t, visit, sums.rows);
+    bool ok = walk_free(t, &f, &sums) && walk_rows(t, w, sums.rows);
     free(f.marks);
     return ok ? ERROR_NONE : ERROR_STORE_BROKEN;
 }
@@ -148,14 +147,14 @@ static enum error walk_in_child(void *arg)
     if (!e)
         e = kv_begin_read(kv, &t);
     if (!e)
-        e = walk_all(t, w->visit);
+        e = walk_all(t, w);
     kv_free_read(t);
     return e;
 }
 
-enum error kv_walk(const char *directory, size_t map_bytes, visit_fn *visit)
+enum error kv_walk(const char *directory, size_t map_bytes, kv_visit_fn *visit, void *arg)
 {
-    struct walk w = {directory, map_bytes, visit};
+    struct walk w = {directory, map_bytes, visit, arg};
     return kv_child_run(walk_in_child, &w, WALK_BOUND_MS);
 }
 

@@ -207,13 +207,14 @@ static enum error set_paths(struct ledger *l, const struct ledger_options *o)
 static enum error walk_once(struct ledger *l, const struct clock_now *now)
 {
     char *data = file_join(l->options.store, FILE_DATA), *note = file_join(l->run, "walked");
+    struct upgrade_look look = {0};
     struct file_id id;
     enum error e = data && note ? ERROR_NONE : ERROR_MEMORY;
 
     if (e == ERROR_NONE && file_id_path(data, &id) != ERROR_NONE)
         e = ERROR_STORE_MISSING;
     else if (e == ERROR_NONE && !mark_walked(note, now->boot_id, id) &&
-             (e = kv_walk(l->options.store, l->options.map_bytes, upgrade_row_ok)) ==
+             (e = kv_walk(l->options.store, l->options.map_bytes, upgrade_row_ok, &look)) ==
                  ERROR_NONE)
         mark_walked_note(note, now->boot_id, id);
     free(data);

@@ -309,12 +309,14 @@ void transcript_free(struct transcript *t)
     t->n_messages = 0;
 }
 
-bool transcript_row_ok(const void *key, size_t nkey, const void *value, size_t nvalue)
+bool transcript_row_ok(void *arg, const void *key, size_t nkey, const void *value,
+                       size_t nvalue)
 {
     struct kv_slice k = {key, nkey}, v = {value, nvalue};
     struct transcript_key read;
     struct transcript t;
 
+    (void)arg;
     if (!transcript_key_read(&k, &read) || transcript_decode(&v, &t) != ERROR_NONE)
         return false;
     transcript_free(&t);

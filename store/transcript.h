@@ -64,7 +64,8 @@ enum error transcript_encode(const struct transcript *t, size_t max, uint8_t **o
 enum error transcript_decode(const struct kv_slice *row, struct transcript *out);
 void transcript_free(struct transcript *t);
 
-/* Whether a row is one that this program may have written: for the walk. */
-bool transcript_row_ok(const void *key, size_t nkey, const void *value, size_t nvalue);
+/* Whether a row is one that this program may have written: for the walk, without its `arg`. */
+bool transcript_row_ok(void *arg, const void *key, size_t nkey, const void *value,
+                       size_t nvalue);
 
 #endif

@@ -44,17 +44,17 @@ enum error upgrade_row(struct row_key *key, struct record *value)
     return version == RECORD_VERSION ? ERROR_NONE : ERROR_STORE_VERSION;
 }
 
-bool upgrade_row_ok(const void *key, size_t nkey, const void *value, size_t nvalue)
+bool upgrade_row_ok(void *arg, const void *key, size_t nkey, const void *value, size_t nvalue)
 {
-    static unsigned first; /* one more than the version of the first row; 0: none was seen */
+    struct upgrade_look *look = arg;
     const struct kv_slice key_slice = {key, nkey}, value_slice = {value, nvalue};
     unsigned version = upgrade_version(&key_slice, &value_slice);
     struct row_key k;
     struct record v;
 
-    if (first == 0)
-        first = version + 1;
-    if (version + 1 != first)
+    if (!look->begun)
+        *look = (struct upgrade_look){.begun = true, .version = version};
+    if (version != look->version)
         return false;
     if (version == RECORD_VERSION)
         return record_row_ok(key, nkey, value, nvalue);

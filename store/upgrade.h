@@ -32,13 +32,19 @@ unsigned upgrade_version(const struct kv_slice *key, const struct kv_slice *valu
  * ERROR_STORE_INVALID: there is no way from it, or a step refused it. */
 enum error upgrade_row(struct row_key *key, struct record *value);
 
+/* What has been seen of a store's rows; begins as {0}. */
+struct upgrade_look {
+    bool begun;
+    unsigned version; /* of the first row */
+};
+
 /*
- * Whether the rows that it is called with, one after the other, are those of one store: all of
- * one version, and what this program may have written once they are taken to ours. Of a newer
- * version all that can be said is that it is the same in all. For the walk at opening, whose
- * child begins with nothing seen; not for two stores in one process.
+ * Whether the rows that it is called with, one after the other and with the same struct
+ * upgrade_look, are those of one store: all of one version, and what this program may have
+ * written once they are taken to ours. Of a newer version all that can be said is that it is
+ * the same in all. For the walk at opening.
  */
-bool upgrade_row_ok(const void *key, size_t nkey, const void *value, size_t nvalue);
+bool upgrade_row_ok(void *look, const void *key, size_t nkey, const void *value, size_t nvalue);
 
 /* Takes all rows to our version and commits; does nothing if another process has done it
  * meanwhile. ERROR_STORE_FULL: every page is written anew, which needs as much room again;

@@ -37,7 +37,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         transcript_key_write(&key, written);
         require(memcmp(written, data, size) == 0);
     }
-    (void)transcript_row_ok(data, size, data, size);
+    (void)transcript_row_ok(NULL, data, size, data, size);
     if (transcript_decode(&row, &t) != ERROR_NONE)
         return 0;
     require(t.n_messages <= TRANSCRIPT_MESSAGES_MAX);

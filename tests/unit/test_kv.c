@@ -93,7 +93,7 @@ static int open_status(const char *directory)
 
 static int walk_status(const char *directory)
 {
-    return (int)kv_walk(directory, MAP, NULL);
+    return (int)kv_walk(directory, MAP, NULL, NULL);
 }
 
 static void test_create_without_right_or_directory(void **state)
@@ -329,7 +329,7 @@ static void test_open_only_what_is_there_F42(void **state)
         struct kv *kv = NULL;
         assert_error(kv_open(d, MAP, &kv), openings[i].wanted);
         assert_null(kv);
-        assert_error(kv_walk(d, MAP, NULL),
+        assert_error(kv_walk(d, MAP, NULL, NULL),
                      openings[i].kv_walk_says_broken ? ERROR_STORE_BROKEN : openings[i].wanted);
         assert_int_equal(size_of(in(d, "data.mdb")), data);
         assert_int_equal(size_of(in(d, "lock.mdb")) >= 0, lock);
@@ -401,7 +401,7 @@ static void test_sound_file_may_be_short(void **state)
     assert_int_equal(count_rows(kv), 10);
     fill(kv, 5000, 2000, 500);
     kv_close(kv);
-    assert_error(kv_walk(d, MAP, NULL), ERROR_NONE);
+    assert_error(kv_walk(d, MAP, NULL, NULL), ERROR_NONE);
 }
 
 /* A write cut short by a full disk can leave part of a page behind. */
@@ -410,7 +410,7 @@ static void test_part_of_a_page_at_the_end(void **state)
     (void)state;
     const char *d = make_store("s", 200, 200);
     assert_int_equal(truncate(in(d, "data.mdb"), size_of(in(d, "data.mdb")) + 777), 0);
-    assert_error(kv_walk(d, MAP, NULL), ERROR_NONE);
+    assert_error(kv_walk(d, MAP, NULL, NULL), ERROR_NONE);
     struct kv *kv = open_store(d, MAP);
     fill(kv, 1000, 200, 200);
     assert_int_equal(count_rows(kv), 400);
@@ -426,7 +426,7 @@ static void test_odd_map_sizes(void **state)
         struct kv *kv = open_store(d, sizes[i]);
         assert_int_equal(count_rows(kv), 100);
         kv_close(kv);
-        assert_error(kv_walk(d, sizes[i], NULL), ERROR_NONE);
+        assert_error(kv_walk(d, sizes[i], NULL, NULL), ERROR_NONE);
     }
     struct kv *kv = NULL;
     assert_error(kv_open(d, SIZE_MAX, &kv), ERROR_MEMORY);
@@ -607,7 +607,7 @@ static void test_key_lengths(void **state)
     assert_int_equal(v.n, sizeof big);
     assert_error(kv_commit(t), ERROR_NONE);
     kv_close(kv);
-    assert_error(kv_walk(scratch_path("s"), MAP, NULL), ERROR_NONE);
+    assert_error(kv_walk(scratch_path("s"), MAP, NULL, NULL), ERROR_NONE);
 }
 
 static void test_last_id(void **state)
@@ -872,33 +872,36 @@ static void test_map_full_F42(void **state)
     assert_true(n > 500);
     assert_int_equal(count_rows(kv), n); /* the failed transaction changed nothing */
     kv_close(kv);
-    assert_error(kv_walk(d, map, NULL), ERROR_NONE);
+    assert_error(kv_walk(d, map, NULL, NULL), ERROR_NONE);
     kv = open_store(d, 2 * map); /* a larger map mends it */
     fill(kv, n, 100, 100);
     kv_close(kv);
 }
 
-static bool accept_all(const void *key, size_t nkey, const void *value, size_t nvalue)
+static bool accept_all(void *arg, const void *key, size_t nkey, const void *value,
+                       size_t nvalue)
 {
+    (void)arg;
     (void)key;
     (void)value;
     return nkey == 4 && nvalue == 60;
 }
 
-static uint32_t visited;
-
-static bool is_next(const void *key, size_t nkey, const void *value, size_t nvalue)
+static bool is_next(void *arg, const void *key, size_t nkey, const void *value, size_t nvalue)
 {
+    uint32_t *visited = arg;
     unsigned char wanted[4];
     (void)value;
     (void)nvalue;
-    key_of(visited++, wanted);
+    key_of((*visited)++, wanted);
     return nkey == 4 && memcmp(key, wanted, 4) == 0;
 }
 
-static bool refuse_the_last(const void *key, size_t nkey, const void *value, size_t nvalue)
+static bool refuse_the_last(void *arg, const void *key, size_t nkey, const void *value,
+                            size_t nvalue)
 {
     unsigned char last[4];
+    (void)arg;
     (void)value;
     (void)nvalue;
     key_of(2999, last);
@@ -909,10 +912,11 @@ static void test_walk_visits_every_row(void **state)
 {
     (void)state;
     const char *d = make_store("s", 3000, 60);
-    assert_error(kv_walk(d, MAP, NULL), ERROR_NONE);
-    assert_error(kv_walk(d, MAP, accept_all), ERROR_NONE);
-    assert_error(kv_walk(d, MAP, is_next), ERROR_NONE);
-    assert_error(kv_walk(d, MAP, refuse_the_last), ERROR_STORE_BROKEN);
+    uint32_t visited = 0;
+    assert_error(kv_walk(d, MAP, NULL, NULL), ERROR_NONE);
+    assert_error(kv_walk(d, MAP, accept_all, NULL), ERROR_NONE);
+    assert_error(kv_walk(d, MAP, is_next, &visited), ERROR_NONE);
+    assert_error(kv_walk(d, MAP, refuse_the_last, NULL), ERROR_STORE_BROKEN);
     struct kv *kv = open_store(d, MAP);
     assert_int_equal(count_rows(kv), 3000);
     kv_close(kv);

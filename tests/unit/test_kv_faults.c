@@ -95,7 +95,7 @@ static void test_writer_killed_in_a_transaction_F45(void **state)
         assert_false(has_number(kv, 100));
         assert_error(kv_check_files(kv), ERROR_NONE);
         kv_close(kv);
-        assert_error(kv_walk(d, MAP, NULL), ERROR_NONE);
+        assert_error(kv_walk(d, MAP, NULL, NULL), ERROR_NONE);
     }
 }
 
@@ -539,7 +539,7 @@ static void fill_the_disk(const char *d)
     child_must(child_put(kv, n, 1000) == ERROR_NONE); /* mended */
     child_must(child_count(kv) == n + 1);
     kv_close(kv);
-    child_must(kv_walk(d, MAP, NULL) == ERROR_NONE);
+    child_must(kv_walk(d, MAP, NULL, NULL) == ERROR_NONE);
 }
 
 static void test_disk_full_F42(void **state)
@@ -634,7 +634,7 @@ static void test_write_cut_short(void **state)
         _exit(0);
     }
     assert_int_equal(scratch_wait(pid), 0);
-    assert_error(kv_walk(d, MAP, NULL), ERROR_NONE);
+    assert_error(kv_walk(d, MAP, NULL, NULL), ERROR_NONE);
     struct kv *kv = open_store(d, MAP);
     assert_true(count_rows(kv) > 100);
     kv_close(kv);
@@ -675,7 +675,7 @@ static void test_meta_page_cannot_be_written_F42(void **state)
     assert_int_equal(count_rows(kv), 5);
     fill(kv, 5, 10, 10);
     kv_close(kv);
-    assert_error(kv_walk(d, MAP, NULL), ERROR_NONE);
+    assert_error(kv_walk(d, MAP, NULL, NULL), ERROR_NONE);
 }
 
 /* ---- broken pages ---- */
@@ -743,7 +743,7 @@ static void test_broken_pages_never_kill_F42(void **state)
     }
     assert_error(kv_commit(t), ERROR_NONE);
     kv_close(kv);
-    assert_error(kv_walk(from, MAP, NULL), ERROR_NONE);
+    assert_error(kv_walk(from, MAP, NULL, NULL), ERROR_NONE);
 
     size_t n;
     unsigned outcomes[ERRORS] = {0};
@@ -757,7 +757,7 @@ static void test_broken_pages_never_kill_F42(void **state)
             corrupt(broken, n, &seed);
         scratch_write(in(d, "data.mdb"), 0600, broken, n);
         scratch_write(in(d, "lock.mdb"), 0600, "", 0);
-        enum error e = kv_walk(d, MAP, NULL);
+        enum error e = kv_walk(d, MAP, NULL, NULL);
         assert_true(e == ERROR_NONE || e == ERROR_STORE_BROKEN || e == ERROR_STORE_INVALID ||
                     e == ERROR_MEMORY);
         outcomes[e]++;
@@ -966,13 +966,13 @@ static void test_walk_sees_quiet_damage_F42(void **state)
     size_t n;
     unsigned char *sound = read_file(in(d, "data.mdb"), &n), *broken = malloc(n);
     assert_non_null(broken);
-    assert_error(kv_walk(d, MAP, NULL), ERROR_NONE);
+    assert_error(kv_walk(d, MAP, NULL, NULL), ERROR_NONE);
     for (size_t i = 0; i < sizeof quiet_damage / sizeof quiet_damage[0]; i++) {
         print_message("  %s\n", quiet_damage[i].what);
         memcpy(broken, sound, n);
         assert_true(on_pages(broken, n, quiet_damage[i].kind, quiet_damage[i].change) > 0);
         scratch_write(in(d, "data.mdb"), 0600, broken, n);
-        assert_error(kv_walk(d, MAP, NULL), ERROR_STORE_BROKEN);
+        assert_error(kv_walk(d, MAP, NULL, NULL), ERROR_STORE_BROKEN);
     }
     for (size_t i = 0; i < sizeof wrong_sums / sizeof wrong_sums[0]; i++) {
         print_message("  %s\n", wrong_sums[i].what);
@@ -980,7 +980,7 @@ static void test_walk_sees_quiet_damage_F42(void **state)
         add_to_word(broken + wrong_sums[i].at, 1000);
         add_to_word(broken + PAGE + wrong_sums[i].at, 1000);
         scratch_write(in(d, "data.mdb"), 0600, broken, n);
-        assert_error(kv_walk(d, MAP, NULL), ERROR_STORE_BROKEN);
+        assert_error(kv_walk(d, MAP, NULL, NULL), ERROR_STORE_BROKEN);
     }
     free(sound);
     free(broken);
@@ -1008,7 +1008,7 @@ static void test_walk_beside_busy_threads(void **state)
     for (int i = 0; i < 3; i++)
         assert_int_equal(pthread_create(&thread[i], NULL, use_the_heap, &stop), 0);
     for (int i = 0; i < 50; i++)
-        assert_error(kv_walk(d, MAP, NULL), ERROR_NONE);
+        assert_error(kv_walk(d, MAP, NULL, NULL), ERROR_NONE);
     atomic_store(&stop, true);
     for (int i = 0; i < 3; i++)
         pthread_join(thread[i], NULL);
