@@ -170,8 +170,9 @@ const struct config_model *config_fallback(const struct config *c,
  * nothing in it needs freeing. For a process that starts before its configuration is mended. */
 void config_server_defaults(struct config *c);
 
-/* What a process is built by: of a configuration, or where there is none (NULL) the defaults. False:
- * no memory. A struct config is too large for a stack that lives as long as the process. */
+/* What a process is built by: of a configuration, or where there is none (NULL) the defaults.
+ * False: no memory. A struct config is too large for a stack that lives as long as the
+ * process. */
 struct config_server {
     unsigned streams;
     size_t stack_bytes;

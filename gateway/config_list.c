@@ -1,6 +1,6 @@
 /*
- * Lists of origins, of proxies, of percentages and of accounts. Each entry is as strict as a value by itself,
- * and none may be there twice.
+ * Lists of origins, of proxies, of percentages and of accounts. Each entry is as strict as a
+ * value by itself, and none may be there twice.
  */
 #include "gateway/config_list.h"
 

@@ -24,7 +24,8 @@ void dashboard_amount(struct sink *s, enum unit unit, uint64_t v);
 /* The same between two texts. */
 void dashboard_say(struct sink *s, const char *before, enum unit unit, uint64_t v,
                    const char *behind);
-/* "3 d 4 h", "12 min 5 s" (a number and its unit are not parted), "under a second": its two largest units. */
+/* "3 d 4 h", "12 min 5 s", "under a second": its two largest units. A number and its unit are not
+ * parted. */
 void dashboard_span(struct sink *s, int64_t ms);
 /* "2026-11-30 15:46" at the report's own zone. */
 void dashboard_time(struct sink *s, const struct report *r, int64_t time_s);

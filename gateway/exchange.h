@@ -53,7 +53,8 @@ const char *exchange_param_only(const struct exchange *x, const char *name);
 
 /*
  * The body's length as CONTENT_LENGTH tells it. 0: not known, since servers that do not know it
- * say "", "0", "-1" (Caddy) or nothing. UINT64_MAX if it is no length at all, so that a bound refuses it.
+ * say "", "0", "-1" (Caddy) or nothing. UINT64_MAX if it is no length at all, so that a bound
+ * refuses it.
  */
 uint64_t exchange_length(const struct exchange *x);
 

@@ -1,7 +1,7 @@
 /*
- * The upstream call, or both of them, and the answer. Security: of what the model API sends, only text, finish
- * and token counts reach the caller, through gateway/reply.c; never its errors, headers or
- * status.
+ * The upstream call, or both of them, and the answer. Security: of what the model API sends,
+ * only text, finish and token counts reach the caller, through gateway/reply.c; never its
+ * errors, headers or status.
  */
 #include "gateway/relay.h"
 

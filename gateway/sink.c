@@ -1,4 +1,7 @@
-/* Writes in pieces of a buffer. Security: every text of JSON is escaped here, a cut piece is not sent. */
+/*
+ * Writes in pieces of a buffer. Security: every text of JSON is escaped here, a cut piece is
+ * not sent.
+ */
 #include "gateway/sink.h"
 
 #include <stdarg.h>

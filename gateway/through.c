@@ -94,7 +94,8 @@ enum fix {
 
 /*
  * A server as the one that runs the gateway (by FastCGI, by CGI) or as a proxy before that one.
- * In a line '^' stands for the figure, '#' for 1024 times that, '~' for the path at which the gateway is mounted.
+ * In a line '^' stands for the figure, '#' for 1024 times that, '~' for the path at which the
+ * gateway is mounted.
  */
 enum stance { AS_FASTCGI, AS_CGI, AS_PROXY, AS_ALL };
 

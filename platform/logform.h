@@ -26,17 +26,16 @@ struct logform {
  * its length. */
 typedef size_t logform_fn(const struct logform *l, char out[LOG_LINE_MAX + 1]);
 
-/* [program: ][time=.. ]level=.. text[ suppressed=n]. Bytes below 0x20 and 0x7f, and `"`, `\`, are written
- * as \xNN. */
+/* [program: ][time=.. ]level=.. text[ suppressed=n]. Bytes below 0x20 and 0x7f, and `"`, `\`,
+ * are written as \xNN. */
 logform_fn logform_words;
 
 /*
  * {"time":"..","level":"..","suppressed":n,"name":value..,"message":".."}: the words at the
  * text's beginning as members, an integer of at most LOGFORM_INTEGER digits as a number, all
  * other values as strings; the rest as the message. A word with a colon behind it is the last; a
- * word whose name has been there ends the
- * words, so that no member comes twice. Valid whatever the text is: a byte that is no UTF-8
- * becomes U+FFFD.
+ * word whose name has been there ends the words, so that no member comes twice. Valid whatever
+ * the text is: a byte that is no UTF-8 becomes U+FFFD.
  */
 logform_fn logform_json;
 

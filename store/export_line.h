@@ -8,8 +8,8 @@
  *
  * A row goes as its bytes, because these are the same on every machine (store/record.h) and
  * because a row that somebody forgot to translate would be a fresh budget. HEX is in lower case,
- * G a decimal in quotes: JSON's numbers end at 63 bits. Nothing else is a line: what is read must be
- * what would be written, to the byte.
+ * G a decimal in quotes: JSON's numbers end at 63 bits. Nothing else is a line: what is read must
+ * be what would be written, to the byte.
  */
 #ifndef STORE_EXPORT_LINE_H
 #define STORE_EXPORT_LINE_H

@@ -5,8 +5,8 @@
  * refuses.
  *
  * MDB_WRITEMAP never: a full disk would kill the process by SIGBUS. MDB_NOSYNC never where money
- * is counted: what has been admitted must be on the disk before it is spent. MDB_NOTLS: a read handle belongs to who
- * holds it, and threads that come and go leave no reader slots behind.
+ * is counted: what has been admitted must be on the disk before it is spent. MDB_NOTLS: a read
+ * handle belongs to who holds it, and threads that come and go leave no reader slots behind.
  */
 #include "store/kv.h"
 

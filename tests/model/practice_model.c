@@ -1,8 +1,9 @@
 /*
  * The practice model: a loopback server that speaks the OpenAI chat completions API and
- * Anthropic's Messages API, plain and SSE, and can be told to be slow, wrong, hostile or absent. It counts honestly: a call is
- * counted before a byte of its answer is sent, so that a test can compare what the gateway
- * claims with what really arrived. For tests only; it binds 127.0.0.1 and nothing else.
+ * Anthropic's Messages API, plain and SSE, and can be told to be slow, wrong, hostile or absent.
+ * It counts honestly: a call is counted before a byte of its answer is sent, so that a test can
+ * compare what the gateway claims with what really arrived. For tests only; it binds 127.0.0.1
+ * and nothing else.
  *
  *   practice-model [--port N] [--tls CERT KEY] [--until-eof]
  *
