@@ -211,9 +211,9 @@ static bool is_word(const char *text, struct word *out)
     return true;
 }
 
-static bool is_named(const struct word *w, const char *name)
+static bool is_named(const struct word *w, const char *name, size_t n)
 {
-    return strlen(name) == w->n_name && memcmp(name, w->name, w->n_name) == 0;
+    return n == w->n_name && memcmp(name, w->name, n) == 0;
 }
 
 /* Whether a member of that name is there or may still come. */
@@ -222,10 +222,10 @@ static bool is_taken(const struct word *w, const struct word *before, size_t n)
     static const char *const own[] = {"time", "level", "suppressed", "message"};
 
     for (size_t i = 0; i < sizeof own / sizeof own[0]; i++)
-        if (is_named(w, own[i]))
+        if (is_named(w, own[i], strlen(own[i])))
             return true;
     for (size_t i = 0; i < n; i++)
-        if (before[i].n_name == w->n_name && memcmp(before[i].name, w->name, w->n_name) == 0)
+        if (is_named(w, before[i].name, before[i].n_name))
             return true;
     return false;
 }

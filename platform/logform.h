@@ -10,7 +10,7 @@
 #include <stdint.h>
 
 #define LOG_LINE_MAX    1024 /* with its newline: far below PIPE_BUF, so that lines never mix */
-#define LOGFORM_WORDS   24   /* that become members; the longest line has 13 */
+#define LOGFORM_WORDS   24   /* that become members; the longest line has 15 */
 #define LOGFORM_NAME    32   /* the longest name of one */
 #define LOGFORM_INTEGER 15   /* digits: more are not exact in every reader of JSON */
 
