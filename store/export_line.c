@@ -135,7 +135,6 @@ static enum error read_window(json_t *j, struct export_line *out)
     const char *generation, *key;
     json_int_t code, period;
     struct window window;
-    char *end;
 
     if (json_unpack(j, "{s:I, s:s, s:I, s:s!}", "window", &code, "generation", &generation,
                     "period", &period, "key", &key) != 0 ||
@@ -145,7 +144,7 @@ static enum error read_window(json_t *j, struct export_line *out)
         return ERROR_SYNTAX;
     w->code = (uint32_t)code;
     w->period = period;
-    w->generation = strtoull(generation, &end, 10);
+    w->generation = strtoull(generation, NULL, 10);
     return ERROR_NONE;
 }
 
