@@ -43,7 +43,7 @@ static void write_refusals(struct sink *s, const struct report *r)
         if (total == 0)
             continue;
         if (!any)
-            dashboard_table(s, true, "Requests refused, by reason", "reason|today|30 days");
+            dashboard_table(s, true, "Requests refused, by reason", "reason|today|" DAYS_TEXT);
         any = true;
         dashboard_row(s, refusals[i].label);
         dashboard_cell(s, UNIT_CALLS, dashboard_sum(today, &refusals[i]));
@@ -76,7 +76,8 @@ static void write_upstream(struct sink *s, const struct report *r)
     dashboard_section(s, "upstream", "Upstream errors");
     dashboard_say(s, "<p><b>", UNIT_CALLS,
                   dashboard_sum(dashboard_day(r, r->state.today), &errors), "</b> today, <b>");
-    dashboard_say(s, "", UNIT_CALLS, dashboard_total(r, &errors), "</b> in 30 days</p>\n");
+    dashboard_say(s, "", UNIT_CALLS, dashboard_total(r, &errors),
+                  "</b> in " DAYS_TEXT "</p>\n");
     dashboard_table(s, true, "Models", "model|failures in a row|extra tokens per call|state");
     for (unsigned i = 0; i < r->config->n_models; i++)
         write_model(s, &r->config->models[i], &r->models[i]);
@@ -121,7 +122,7 @@ static void write_dry_runs(struct sink *s, const struct report *r)
         if (!any) {
             dashboard_section(s, "dry", "Dry runs");
             dashboard_table(s, true, "Admitted calls that a limit would have refused",
-                            "limit|today|30 days");
+                            "limit|today|" DAYS_TEXT);
         }
         any = true;
         write_dry_run(s, r, &r->config->limits[i]);

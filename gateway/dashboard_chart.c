@@ -1,5 +1,5 @@
 /*
- * Thirty days as bars, with the figures behind them in a table. Drawn in whole numbers: a day is
+ * The days as bars, with the figures behind them in a table. Drawn in whole numbers: a day is
  * 10 units wide and the plot 100 high, which the style stretches to the space there is; numbers
  * and dates stand around it as text, so that they are not stretched.
  */
@@ -273,7 +273,8 @@ static void write_unknown(struct sink *s, const struct report *r)
     dashboard_say(s, "<p>Calls charged as reserved, because their use is not known: <b>",
                   UNIT_CALLS, dashboard_sum(dashboard_day(r, r->state.today), &unknown),
                   "</b> today, <b>");
-    dashboard_say(s, "", UNIT_CALLS, dashboard_total(r, &unknown), "</b> in 30 days</p>\n");
+    dashboard_say(s, "", UNIT_CALLS, dashboard_total(r, &unknown),
+                  "</b> in " DAYS_TEXT "</p>\n");
 }
 
 void dashboard_charts(struct sink *s, const struct report *r)

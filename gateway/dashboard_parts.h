@@ -67,6 +67,9 @@ uint64_t dashboard_sum(const struct history_day *d, const struct day_sum *sum);
 struct day_range {
     int64_t first, last;
 };
+#define DAYS_TEXT       NUMBER_TEXT(REPORT_DAYS) " days" /* how many they are */
+#define NUMBER_TEXT(n)  NUMBER_TEXT_(n)
+#define NUMBER_TEXT_(n) #n
 struct day_range dashboard_days(const struct report *r);
 /* Never NULL: a day without use is all zero. */
 const struct history_day *dashboard_day(const struct report *r, int64_t day);
