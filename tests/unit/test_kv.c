@@ -684,6 +684,15 @@ static void test_usage(void **state)
     kv_close(kv);
 }
 
+static void test_filling_is_more_than_three_quarters_in_use(void **state)
+{
+    (void)state;
+    assert_false(kv_is_filling(&(struct kv_usage){16 * MAP, 12 * MAP, 0}));
+    assert_true(kv_is_filling(&(struct kv_usage){16 * MAP, 12 * MAP + 1, 0}));
+    assert_false(kv_is_filling(&(struct kv_usage){16 * MAP, 16 * MAP, 4 * MAP})); /* reached */
+    assert_false(kv_is_filling(&(struct kv_usage){0, 0, 0}));
+}
+
 /* ---- cursors ---- */
 
 static void test_cursor_ends(void **state)
@@ -942,6 +951,7 @@ int main(void)
         TEST(test_last_id),
         TEST(test_read_handles_are_kept_and_renewed),
         TEST(test_usage),
+        TEST(test_filling_is_more_than_three_quarters_in_use),
         TEST(test_cursor_ends),
         TEST(test_cursor_deletes_hundreds_in_a_row),
         TEST(test_cursor_as_an_array_would),
