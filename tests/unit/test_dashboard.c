@@ -379,11 +379,11 @@ static void test_each_reason_has_its_own_row(void **state)
         {"limit of the site", FIGURE_REFUSED + REFUSAL_SITE},
         {"limit of the owner&#39;s own calls", FIGURE_REFUSED + REFUSAL_BYPASS},
         {"too long", FIGURE_TOO_LONG},
-        {"malformed", FIGURE_INVALID},
-        {"no key, or another site&#39;s page", FIGURE_DENIED},
+        {"malformed or incomplete", FIGURE_INVALID},
+        {"no key or account, foreign page", FIGURE_DENIED},
         {"paused", FIGURE_PAUSED},
         {"all streams busy", FIGURE_BUSY},
-        {"breaker open", FIGURE_BREAKER},
+        {"model left alone", FIGURE_BREAKER},
         {"could not be counted", FIGURE_METER},
     };
     const unsigned n = sizeof rows / sizeof rows[0];
