@@ -190,6 +190,7 @@ static bool put_body(struct sink *s, const struct reply *r, const char *type, re
     struct sink count;
     sink_init(&count, NULL);
     body(&count, r, what);
+    s->failed |= count.failed; /* its length is not known */
     put_field(s, "Content-Type: ", type);
     put_number_field(s, "Content-Length: ", count.total);
     sink_text(s, "\r\n");

@@ -774,6 +774,26 @@ static void test_a_page_is_kept_by_no_cache(void **state)
     assert_string_equal(body(), "");
 }
 
+static void too_long_a_piece(struct sink *s, const struct reply *r, const void *what)
+{
+    (void)r;
+    (void)what;
+    sink_format(s, "%0*d", SINK_PIECE, 0);
+}
+
+/* Of a body that is short enough to be sent as it was counted, the first pass is the only one. */
+static void test_a_body_that_cannot_be_made_whole_is_not_sent(void **state)
+{
+    struct reply r = fresh();
+
+    (void)state;
+    assert_false(reply_page(&r, "text/html", "", too_long_a_piece, NULL));
+    assert_int_equal(memory.n, 0);
+    r.head = true;
+    assert_false(reply_page(&r, "text/html", "", too_long_a_piece, NULL));
+    assert_int_equal(memory.n, 0);
+}
+
 static void test_a_file_that_is_known_is_not_sent_again(void **state)
 {
     static const struct {
@@ -859,6 +879,7 @@ int main(void)
         cmocka_unit_test(test_f24_stream_error),
         cmocka_unit_test(test_exchange_that_breaks_off),
         cmocka_unit_test(test_a_page_is_kept_by_no_cache),
+        cmocka_unit_test(test_a_body_that_cannot_be_made_whole_is_not_sent),
         cmocka_unit_test(test_a_file_that_is_known_is_not_sent_again),
         cmocka_unit_test(test_what_has_moved_is_beside_what_was_asked_for),
         cmocka_unit_test(test_a_password_is_asked_for),
