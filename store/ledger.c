@@ -608,8 +608,11 @@ static enum error check(void *arg, const struct view_context *c)
 
     recall(c, q->demand);
     enum error e = view_build(c, q->policy, q->demand);
-    remember(c, q->demand);
-    return e == ERROR_NONE ? view_decide(c, q->policy, q->demand, q->answer) : e;
+    if (e != ERROR_NONE)
+        return e;
+    if (!q->demand->caller.has_key)
+        remember(c, q->demand);
+    return view_decide(c, q->policy, q->demand, q->answer);
 }
 
 enum error ledger_check(struct ledger *l, const struct policy *p, struct demand *d,
