@@ -167,14 +167,13 @@ static bool find_caller(struct chat *c)
     return true;
 }
 
-/* Whether the log's name of the caller is shown anywhere. */
+/* Whether the log's name of the caller is shown anywhere: it costs a read transaction. */
 static bool is_named(const struct config *c)
 {
     return c->log_level >= LOG_LEVEL_INFO || (c->transcripts && !c->transcripts_address);
 }
 
-/* For the log; who cannot be named is "-". Costs a read transaction, so only where it
- * is shown. */
+/* For the log; who cannot be named is "-". */
 static void name_caller(struct chat *c)
 {
     ledger_display(c->a.ledger, &c->a.policy, &c->a.demand, SUBJECT_ADDRESS, c->log->subject);
