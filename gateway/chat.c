@@ -334,7 +334,7 @@ static void settle(void *arg, const struct relay_end *end)
         s.kind = SETTLE_UNKNOWN;
     s.upstream_error = end->code >= CODE_UPSTREAM_REFUSED;
     if (end->code == CODE_NONE && !end->gone)
-        ledger_live_code(c->a.ledger, CODE_NONE);
+        ledger_live_code(c->a.ledger, code_live(CODE_NONE));
     e = ledger_settle(c->a.ledger, &c->reservation, &s, c->job->x->single);
     if (e != ERROR_NONE) /* stays charged as reserved */
         site_fault(c->job->site, c->job->use, e);

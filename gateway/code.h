@@ -11,9 +11,6 @@
 #include "platform/error.h"
 #include "store/rule.h"
 
-/* A code's number is that of its live counter (LIVE_CODES of store/ledger.h) on a board, which
- * can outlive an upgrade: a new one between others makes the counts of those behind it wrong
- * until the next boot. */
 enum code {
     CODE_NONE = 0,
     /* the request: 4xx */
@@ -59,6 +56,10 @@ enum code {
 };
 
 struct code_entry {
+    /* Of its live counter, from 1 (LIVE_CODES of store/ledger.h). The board has it beyond upgrades,
+     * and beyond boots where the run directory is kept: a code keeps its number for ever, and one
+     * that has gone leaves it to nobody. */
+    unsigned live;
     const char *name;    /* "site_limit" */
     int status;          /* 429 */
     const char *reason;  /* "Too Many Requests": uhttpd answers 200 without it */
@@ -66,6 +67,7 @@ struct code_entry {
     const char *message; /* for a person, one or two sentences */
 };
 const struct code_entry *code_entry(enum code c);
+unsigned code_live(enum code c); /* its live number; 0 of CODE_NONE: answered */
 
 enum code code_of_refusal(enum refusal r);
 enum code code_of_error(enum error e); /* CODE_METER, CODE_CLOCK, CODE_BUSY, CODE_STOPPING */

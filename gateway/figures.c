@@ -26,7 +26,7 @@ void figures_count(struct ledger *l, enum code code)
 
     if (l == NULL || code == CODE_NONE)
         return;
-    ledger_live_code(l, code);
+    ledger_live_code(l, code_live(code));
     if (code >= CODE_CONCURRENT_LIMIT && code <= CODE_BYPASS_LIMIT)
         f = (enum figure)(FIGURE_REFUSED + (int)(code - CODE_CONCURRENT_LIMIT));
     else if (code >= CODE_UPSTREAM_REFUSED)

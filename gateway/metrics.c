@@ -24,8 +24,6 @@
 
 #define COUNT(a) (sizeof(a) / sizeof((a)[0]))
 
-_Static_assert(CODES <= LIVE_DECISION - LIVE_CODES, "each code has a counter of its own");
-
 enum type { INFO, COUNTER, GAUGE, HISTOGRAM };
 
 struct out {
@@ -155,13 +153,18 @@ static void put_cost(const struct out *o)
 
 /* ---- what the board counts ---- */
 
+static uint32_t answers_of(const struct report *r, enum code code)
+{
+    return r->live.of[LIVE_CODES + code_live(code)];
+}
+
 /* Not the history's figure: what the board has of it beyond the store goes with the board. */
 static void put_upstream_errors(const struct out *o)
 {
     uint64_t n = 0;
 
     for (unsigned code = CODE_UPSTREAM_REFUSED; code < CODES; code++)
-        n += o->r->live.of[LIVE_CODES + code];
+        n += answers_of(o->r, (enum code)code);
     put_value(o, NULL, n, 0);
 }
 
@@ -179,7 +182,7 @@ static void put_answers(const struct out *o)
 {
     for (unsigned code = 0; code < CODES; code++)
         put_of(o, "code", code == CODE_NONE ? "ok" : code_entry((enum code)code)->name,
-               o->r->live.of[LIVE_CODES + code]);
+               answers_of(o->r, (enum code)code));
 }
 
 /* `bounds` and the sum are in 10^-decimals seconds. */

@@ -224,9 +224,9 @@ static enum code refuse(enum code code, struct reply *reply, bool *gone)
 static void count(struct reply *reply, enum guard g)
 {
     if (g == GUARD_WRONG)
-        ledger_live_code(reply->ledger, CODE_UNAUTHORIZED);
+        ledger_live_code(reply->ledger, code_live(CODE_UNAUTHORIZED));
     if (g == GUARD_CLOSED)
-        ledger_live_code(reply->ledger, CODE_DASHBOARD_CLOSED);
+        ledger_live_code(reply->ledger, code_live(CODE_DASHBOARD_CLOSED));
     reply->counted = true;
 }
 

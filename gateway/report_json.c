@@ -174,10 +174,10 @@ static void put_models(struct sink *s, const struct report *r)
 
 static void put_codes(struct sink *s, const struct ledger_live *v)
 {
-    sink_format(s, "\"ok\": %" PRIu32, v->of[LIVE_CODES]);
+    sink_format(s, "\"ok\": %" PRIu32, v->of[LIVE_CODES + code_live(CODE_NONE)]);
     for (unsigned c = CODE_NONE + 1; c < CODES; c++)
         sink_format(s, ", \"%s\": %" PRIu32, code_entry((enum code)c)->name,
-                    v->of[LIVE_CODES + c]);
+                    v->of[LIVE_CODES + code_live((enum code)c)]);
 }
 
 static void put_refused(struct sink *s, const struct report *r)

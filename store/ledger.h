@@ -267,14 +267,15 @@ void ledger_figure(struct ledger *l, enum figure f);
 /*
  * What else is on the board: live counters of all processes of the site for metrics, which are
  * not folded and begin anew with a new board (after a boot where the run directory is on tmpfs).
- * All wrap at 2^32. Numbers are never given to something else: a board outlives an upgrade.
+ * All wrap at 2^32. Numbers are never given to something else: a board outlives an upgrade, and
+ * with a run directory that is kept also boots.
  */
 enum live_counter {
     LIVE_SINCE = 64,        /* seconds since 1970 when the board was made; 0: not known */
     LIVE_LOG_SECOND = 65,   /* ledger_log_line's own */
     LIVE_LOG_LEFT_OUT = 66, /* lines that were not logged */
     LIVE_LOG_TOLD = 67, /* of these, how many a later line has told of; ledger_log_line's own */
-    LIVE_CODES = 128,   /* + enum code: answers of that code; 0: answered */
+    LIVE_CODES = 128,   /* + a code's live number (gateway/code.h): answers of that code */
     LIVE_DECISION = 192,   /* LIVE_BUCKETS + 1: histogram of microseconds, then their sum */
     LIVE_FIRST_BYTE = 224, /* the same of milliseconds until the model's first byte */
     LIVE_LIMITS = 256,     /* LIVE_LIMIT_SLOTS pairs: a limit name's hash, its refusals */
@@ -285,7 +286,7 @@ enum live_counter {
 extern const uint32_t ledger_decision_bounds_us[LIVE_BUCKETS - 1]; /* the last has none */
 extern const uint32_t ledger_first_byte_bounds_ms[LIVE_BUCKETS - 1];
 
-void ledger_live_code(struct ledger *l, unsigned code);
+void ledger_live_code(struct ledger *l, unsigned live); /* a code's live number */
 void ledger_live_decision(struct ledger *l, int64_t us);
 void ledger_live_first_byte(struct ledger *l, int64_t ms);
 /* It has refused. NULL: one that is counted with the further names. A name keeps its pair as long

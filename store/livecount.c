@@ -22,10 +22,10 @@ const uint32_t ledger_decision_bounds_us[LIVE_BUCKETS - 1] = {
 const uint32_t ledger_first_byte_bounds_ms[LIVE_BUCKETS - 1] = {
     50, 100, 200, 300, 500, 750, 1000, 1500, 2000, 3000, 5000, 10000, 20000, 60000, 120000};
 
-void ledger_live_code(struct ledger *l, unsigned code)
+void ledger_live_code(struct ledger *l, unsigned live)
 {
-    if (code < LIVE_DECISION - LIVE_CODES)
-        board_add(l->board, LIVE_CODES + code, 1);
+    if (live < LIVE_DECISION - LIVE_CODES)
+        board_add(l->board, LIVE_CODES + live, 1);
 }
 
 static void observe(struct ledger *l, unsigned first, const uint32_t *bounds, int64_t value)

@@ -33,7 +33,7 @@ def test_every_code_is_in_the_api_page_with_its_status():
     text = page("pennygate-api.7")
     statuses = {"BAD_REQUEST": "400", "TOO_MANY": "429", "UNAVAILABLE": "503", "BAD_GATEWAY": "502",
                 "GATEWAY_TIMEOUT": "504"}
-    for name, status in rows(r'\{\s*"([a-z_]+)",\s*(\w+)', "gateway/code.c"):
+    for name, status in rows(r'\{\s*\d+,\s*"([a-z_]+)",\s*(\w+)', "gateway/code.c"):
         assert f" {name} {statuses.get(status, status)} " in text, name
 
 

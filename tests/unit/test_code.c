@@ -10,6 +10,8 @@
 
 #include <cmocka.h>
 
+#include "store/ledger.h"
+
 static void test_every_code_is_told(void **state)
 {
     static const struct {
@@ -59,6 +61,60 @@ static void test_every_code_is_told(void **state)
         assert_int_equal(rows[i].code, i + 1);
         assert_string_equal(e->name, rows[i].name);
         assert_int_equal(e->status, rows[i].status);
+    }
+}
+
+/* The list is what boards have by now: it may grow, but what stands in it stays as it is. */
+static void test_live_numbers_are_for_ever(void **state)
+{
+    static const char *const written[LIVE_DECISION - LIVE_CODES] = {
+        [0] = "", /* answered */
+        [1] = "not_found",
+        [2] = "method_not_allowed",
+        [3] = "unsupported_media_type",
+        [4] = "body_too_large",
+        [5] = "body_incomplete",
+        [6] = "bad_json",
+        [7] = "bad_request",
+        [8] = "unsupported",
+        [9] = "too_long",
+        [10] = "no_address",
+        [11] = "request_timeout",
+        [12] = "unauthorized",
+        [13] = "forbidden_origin",
+        [14] = "dashboard_closed",
+        [15] = "concurrent_limit",
+        [16] = "burst_limit",
+        [17] = "address_limit",
+        [18] = "visitor_limit",
+        [19] = "account_limit",
+        [20] = "key_limit",
+        [21] = "anonymous_limit",
+        [22] = "site_limit",
+        [23] = "bypass_limit",
+        [24] = "busy",
+        [25] = "paused",
+        [26] = "meter_unavailable",
+        [27] = "clock",
+        [28] = "configuration",
+        [29] = "stopping",
+        [30] = "upstream_paused",
+        [31] = "upstream_refused",
+        [32] = "upstream_error",
+        [33] = "upstream_unreachable",
+        [34] = "upstream_timeout",
+    };
+    bool taken[LIVE_DECISION - LIVE_CODES] = {true};
+    (void)state;
+    assert_int_equal(code_live(CODE_NONE), 0);
+    for (int c = CODE_NONE + 1; c < CODES; c++) {
+        const struct code_entry *e = code_entry((enum code)c);
+        assert_in_range(e->live, 1, LIVE_DECISION - LIVE_CODES - 1);
+        assert_int_equal(e->live, code_live((enum code)c));
+        assert_false(taken[e->live]);
+        taken[e->live] = true;
+        assert_non_null(written[e->live]);
+        assert_string_equal(written[e->live], e->name);
     }
 }
 
@@ -137,6 +193,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_every_code_is_told),
+        cmocka_unit_test(test_live_numbers_are_for_ever),
         cmocka_unit_test(test_every_status_has_its_reason_and_type),
         cmocka_unit_test(test_f10_side_routes_have_codes),
         cmocka_unit_test(test_refusals_in_order),

@@ -208,12 +208,12 @@ static void test_what_the_board_counts_says_since_when(void **state)
     (void)state;
     report.live.of[LIVE_SINCE] = SINCE;
     report.live.of[LIVE_CODES] = 9;
-    report.live.of[LIVE_CODES + CODE_SITE_LIMIT] = 8;
-    report.live.of[LIVE_CODES + CODE_BUSY] = UINT32_MAX;
-    report.live.of[LIVE_CODES + CODE_UPSTREAM_REFUSED - 1] = 50;
-    report.live.of[LIVE_CODES + CODE_UPSTREAM_REFUSED] = UINT32_MAX;
-    report.live.of[LIVE_CODES + CODES - 1] = 3;
-    report.live.of[LIVE_CODES + CODES] = 50;
+    report.live.of[LIVE_CODES + code_live(CODE_SITE_LIMIT)] = 8;
+    report.live.of[LIVE_CODES + code_live(CODE_BUSY)] = UINT32_MAX;
+    report.live.of[LIVE_CODES + code_live(CODE_UPSTREAM_PAUSED)] = 50;
+    report.live.of[LIVE_CODES + code_live(CODE_UPSTREAM_REFUSED)] = UINT32_MAX;
+    report.live.of[LIVE_CODES + code_live(CODE_UPSTREAM_TIMEOUT)] = 3;
+    report.live.of[LIVE_DECISION - 1] = 50;     /* of no code yet */
     report.totals.figures[FIGURE_UPSTREAM] = 7; /* what is not in the store yet can be lost */
     render();
     must_have(lines, N(lines));
