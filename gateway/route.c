@@ -4,42 +4,74 @@
 #include <stddef.h>
 #include <string.h>
 
-#define ROUTE_METHODS 2
-#define READ          {"GET", "HEAD"}, "GET, HEAD, OPTIONS"
-#define READ_HERE     {"GET", "HEAD"}, "GET, HEAD" /* by no page of another origin */
+/* Who may ask for it: from this alone follow guarded, fixed, shared and what Allow says. */
+enum kind {
+    KIND_INTERFACE, /* pages of other origins too, so that it answers preflights */
+    KIND_FILE,      /* anybody, but no page of another origin by script */
+    KIND_OWNER,     /* who shows that he is the owner */
+    KIND_SELF_TEST  /* the owner, and nobody else learns that it is there */
+};
+
+/* With a word for the log: nothing of what a stranger has written. */
+static const struct {
+    const char *word;
+    enum kind kind;
+} about[] = {
+    [ROUTE_NOT_FOUND] = {"-", KIND_INTERFACE},
+    [ROUTE_METHOD] = {"-", KIND_INTERFACE}, /* or as the path's: route_shared */
+    [ROUTE_OPTIONS] = {"options", KIND_INTERFACE},
+    [ROUTE_CHAT] = {"chat", KIND_INTERFACE},
+    [ROUTE_MODELS] = {"models", KIND_INTERFACE},
+    [ROUTE_STATUS] = {"status", KIND_INTERFACE},
+    [ROUTE_SELF_TEST] = {"self-test", KIND_SELF_TEST},
+    [ROUTE_PAGE] = {"page", KIND_FILE},
+    [ROUTE_PAGE_BELOW] = {"page", KIND_FILE},
+    [ROUTE_WIDGET] = {"widget", KIND_FILE},
+    [ROUTE_DASHBOARD] = {"owner", KIND_OWNER},
+    [ROUTE_DASHBOARD_JSON] = {"owner", KIND_OWNER},
+    [ROUTE_DASHBOARD_STYLE] = {"owner", KIND_FILE},
+    [ROUTE_METRICS] = {"owner", KIND_OWNER},
+};
+
+enum verb { READ, POST, VERBS };
+
+#define VERB_METHODS 2
+static const char *const methods[VERBS][VERB_METHODS] = {
+    [READ] = {"GET", "HEAD"},
+    [POST] = {"POST", NULL},
+};
+
+/* What Allow says; NULL: there is nothing here for any other method. */
+static const char *const allowed[][VERBS] = {
+    [KIND_INTERFACE] = {[READ] = "GET, HEAD, OPTIONS", [POST] = "POST, OPTIONS"},
+    [KIND_FILE] = {[READ] = "GET, HEAD"},
+    [KIND_OWNER] = {[READ] = "GET, HEAD"},
+    [KIND_SELF_TEST] = {NULL},
+};
 
 static const struct {
     const char *path;
-    const char *methods[ROUTE_METHODS];
-    const char *allow;
+    enum verb verb;
     enum route route;
 } routes[] = {
-    {"/v1/chat/completions", {"POST", NULL}, "POST, OPTIONS", ROUTE_CHAT},
+    {"/v1/chat/completions", POST, ROUTE_CHAT},
     {"/v1/models", READ, ROUTE_MODELS},
     {"/status", READ, ROUTE_STATUS},
-    {"/v1/self-test",
-     {"POST", NULL},
-     NULL,
-     ROUTE_SELF_TEST}, /* no method shows that it is there */
+    {"/v1/self-test", POST, ROUTE_SELF_TEST},
 #if PAGES
-    {"/", READ_HERE, ROUTE_PAGE},
-    {"/widget.js", READ_HERE, ROUTE_WIDGET},
-    {"/dashboard", READ_HERE, ROUTE_DASHBOARD},
-    {"/dashboard.json", READ_HERE, ROUTE_DASHBOARD_JSON},
-    {"/dashboard.css", READ_HERE, ROUTE_DASHBOARD_STYLE},
-    {"/metrics", READ_HERE, ROUTE_METRICS},
+    {"/", READ, ROUTE_PAGE},
+    {"/widget.js", READ, ROUTE_WIDGET},
+    {"/dashboard", READ, ROUTE_DASHBOARD},
+    {"/dashboard.json", READ, ROUTE_DASHBOARD_JSON},
+    {"/dashboard.css", READ, ROUTE_DASHBOARD_STYLE},
+    {"/metrics", READ, ROUTE_METRICS},
 #endif
 };
 
-/* Words for the log; nothing of what a stranger has written. */
-static const char *const names[] = {
-    [ROUTE_OPTIONS] = "options",       [ROUTE_CHAT] = "chat",
-    [ROUTE_MODELS] = "models",         [ROUTE_STATUS] = "status",
-    [ROUTE_SELF_TEST] = "self-test",   [ROUTE_PAGE] = "page",
-    [ROUTE_PAGE_BELOW] = "page",       [ROUTE_WIDGET] = "widget",
-    [ROUTE_DASHBOARD] = "owner",       [ROUTE_DASHBOARD_JSON] = "owner",
-    [ROUTE_DASHBOARD_STYLE] = "owner", [ROUTE_METRICS] = "owner",
-};
+static enum kind kind_of(enum route r)
+{
+    return (size_t)r < sizeof(about) / sizeof(about[0]) ? about[r].kind : KIND_OWNER;
+}
 
 /* Whether first and second, one after the other, are `whole`. */
 static bool joined_equal(const char *first, const char *second, const char *whole)
@@ -67,6 +99,7 @@ static bool below_mount(const char *mount, const char **script, const char **inf
     return true;
 }
 
+/* Only the interface's Allow has it. */
 static bool has_options(const char *allow)
 {
     return strstr(allow, "OPTIONS") != NULL;
@@ -74,14 +107,17 @@ static bool has_options(const char *allow)
 
 static enum route check_method(size_t i, const char *method, const char **allow)
 {
-    for (unsigned m = 0; m < ROUTE_METHODS && routes[i].methods[m] != NULL; m++) {
-        if (strcmp(method, routes[i].methods[m]) == 0)
+    const enum verb verb = routes[i].verb;
+    const char *others = allowed[kind_of(routes[i].route)][verb];
+
+    for (unsigned m = 0; m < VERB_METHODS && methods[verb][m] != NULL; m++) {
+        if (strcmp(method, methods[verb][m]) == 0)
             return routes[i].route;
     }
-    if (routes[i].allow == NULL)
+    if (others == NULL)
         return ROUTE_NOT_FOUND;
-    *allow = routes[i].allow;
-    return strcmp(method, "OPTIONS") == 0 && has_options(*allow) ? ROUTE_OPTIONS : ROUTE_METHOD;
+    *allow = others;
+    return strcmp(method, "OPTIONS") == 0 && has_options(others) ? ROUTE_OPTIONS : ROUTE_METHOD;
 }
 
 /* What is at the mount itself, without the slash behind it, which a page's links need. */
@@ -118,20 +154,17 @@ enum route route_find(const char *method, const char *script_name, const char *p
 
 const char *route_name(enum route r)
 {
-    const char *name = (size_t)r < sizeof(names) / sizeof(names[0]) ? names[r] : NULL;
-
-    return name != NULL ? name : "-";
+    return (size_t)r < sizeof(about) / sizeof(about[0]) ? about[r].word : "-";
 }
 
 bool route_guarded(enum route r)
 {
-    return r == ROUTE_DASHBOARD || r == ROUTE_DASHBOARD_JSON || r == ROUTE_METRICS;
+    return kind_of(r) == KIND_OWNER;
 }
 
 bool route_fixed(enum route r)
 {
-    return r == ROUTE_PAGE || r == ROUTE_PAGE_BELOW || r == ROUTE_WIDGET ||
-           r == ROUTE_DASHBOARD_STYLE;
+    return kind_of(r) == KIND_FILE;
 }
 
 bool route_shared(enum route r, const char *allow)
