@@ -90,13 +90,16 @@ static const char *verdict(const struct chat_log *log)
     return code_entry(log->code)->status == 429 ? "refused" : "failed";
 }
 
-/* If no line follows, timed work tells of the one that was left out. */
+/* If no line follows, timed work tells of the one that was left out. In a flood it is nearly always
+ * begun: then this costs a look. */
 static void have_it_told(const struct site_use *use)
 {
-    const struct policy p = config_policy(use->config, false);
+    struct policy p;
 
-    if (use->ledger != NULL)
-        ledger_begin_timed(use->ledger, &p);
+    if (use->ledger == NULL || ledger_is_timed(use->ledger))
+        return;
+    p = config_policy(use->config, false);
+    ledger_begin_timed(use->ledger, &p);
 }
 
 void line_write(const struct site_use *use, const struct reply *r, struct chat_log *log,

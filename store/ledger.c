@@ -758,6 +758,11 @@ void ledger_begin_timed(struct ledger *l, const struct policy *p)
     writer_begin(l);
 }
 
+bool ledger_is_timed(const struct ledger *l)
+{
+    return writer_running(l);
+}
+
 enum error ledger_clock_reset(struct ledger *l, const struct policy *p)
 {
     return ledger_order(l, p, OP_CLOCK_RESET, NULL, 0);

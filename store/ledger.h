@@ -447,6 +447,8 @@ enum error ledger_password(struct ledger *l, uint8_t hash[KEY_HASH]);
 enum error ledger_maintain(struct ledger *l, const struct policy *p);
 /* Has this process do so by itself each minute from now on, as after a ledger_reserve. */
 void ledger_begin_timed(struct ledger *l, const struct policy *p);
+/* Whether it does so already, so that no policy need be made to tell it; waits for nobody. */
+bool ledger_is_timed(const struct ledger *l);
 
 /*
  * Sets store time to the clock's on purpose (it may go back), starts fresh period keys, and

@@ -106,7 +106,8 @@ struct writer {
     pthread_cond_t wake;
     struct op *first, **last;
     pthread_t thread;
-    bool started, stopping, exited;
+    atomic_bool started; /* never undone; set with the lock held */
+    bool stopping, exited;
     int64_t asleep_until; /* monotonic: 0 while it is awake and will look at the queue itself */
     int64_t maintain_ms;  /* monotonic: when timed work is due */
     pthread_cond_t gone;
@@ -298,7 +299,7 @@ enum error writer_do(struct ledger *l, struct op *op);
 enum error writer_post(struct ledger *l, struct op *op);
 /* Starts the writer's thread, if it does not run yet, for timed work. */
 void writer_begin(struct ledger *l);
-bool writer_running(struct ledger *l);
+bool writer_running(const struct ledger *l);
 bool writer_stop(struct ledger *l, int64_t bound_ms);
 struct op *op_new(enum op_kind kind, const struct policy *p);
 void op_free(struct op *op);

@@ -205,13 +205,19 @@ static void *writer_main(void *arg)
     return NULL;
 }
 
+/* Without the lock: a flood asks this for each of its lines that are left out. */
+bool writer_running(const struct ledger *l)
+{
+    return atomic_load(&l->writer.started);
+}
+
 /* Signals belong to the main thread; called with the lock held. */
 static enum error start(struct ledger *l)
 {
     pthread_attr_t attr;
     sigset_t all, before;
 
-    if (l->writer.started)
+    if (writer_running(l))
         return ERROR_NONE;
     pthread_attr_init(&attr);
     pthread_attr_setstacksize(&attr, WRITER_STACK);
@@ -221,7 +227,7 @@ static enum error start(struct ledger *l)
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     pthread_attr_destroy(&attr);
     errno = rc;
-    l->writer.started = rc == 0;
+    atomic_store(&l->writer.started, rc == 0);
     return rc == 0 ? ERROR_NONE : ERROR_SYSTEM;
 }
 
@@ -316,16 +322,6 @@ void writer_begin(struct ledger *l)
     pthread_mutex_unlock(&l->writer.lock);
 }
 
-bool writer_running(struct ledger *l)
-{
-    bool running;
-
-    pthread_mutex_lock(&l->writer.lock);
-    running = l->writer.started;
-    pthread_mutex_unlock(&l->writer.lock);
-    return running;
-}
-
 bool writer_stop(struct ledger *l, int64_t bound_ms)
 {
     struct writer *w = &l->writer;
@@ -334,12 +330,12 @@ bool writer_stop(struct ledger *l, int64_t bound_ms)
     pthread_mutex_lock(&w->lock);
     w->stopping = true;
     pthread_cond_broadcast(&w->wake);
-    while (w->started && !w->exited)
+    while (writer_running(l) && !w->exited)
         if (pthread_cond_timedwait(&w->gone, &w->lock, &limit) == ETIMEDOUT)
             break;
-    bool ended = !w->started || w->exited;
+    bool ended = !writer_running(l) || w->exited;
     pthread_mutex_unlock(&w->lock);
-    if (ended && w->started)
+    if (ended && writer_running(l))
         pthread_join(w->thread, NULL);
     return ended;
 }
