@@ -174,6 +174,17 @@ static enum code turn_away(enum route route, const struct site_use *use,
     return why;
 }
 
+/* The history tells of requests for the model. Of a file the code alone is counted; of the owner's
+ * pages nothing, whatever keeps them from being shown: gateway/pages.c. */
+static void count_apart(struct reply *reply, enum route route, enum code code)
+{
+    if (!route_fixed(route) && !route_guarded(route))
+        return;
+    if (route_fixed(route) && reply->ledger != NULL)
+        ledger_live_code(reply->ledger, code_live(code));
+    reply->counted = true;
+}
+
 static enum code list_models(struct service *s, const struct site_use *use, struct reply *reply,
                              bool *gone)
 {
@@ -215,6 +226,19 @@ static enum route find_route(const struct exchange *x, const struct config *c,
                       c == NULL || c->page, allow);
 }
 
+static void turn_down(struct reply *reply, enum route route, enum code code, const char *allow)
+{
+    const struct reply_error no = {
+        .code = code,
+        .allow = route == ROUTE_METHOD ? allow : NULL,
+        .detail = PAGES && route_guarded(route) ? pages_detail(code) : NULL,
+        .wait_ms = wait_of(code),
+    };
+
+    count_apart(reply, route, code);
+    reply_error(reply, &no, NULL);
+}
+
 static void answer(struct service *s, const struct site_use *use, struct access *access,
                    struct reply *reply, struct chat_log *log)
 {
@@ -228,15 +252,7 @@ static void answer(struct service *s, const struct site_use *use, struct access 
     access_of(reply->x, use->config, route_shared(route, allow), access);
     log->code = turn_away(route, use, access, why);
     if (log->code != CODE_NONE)
-        reply_error(
-            reply,
-            &(struct reply_error){
-                .code = log->code,
-                .allow = route == ROUTE_METHOD ? allow : NULL,
-                .detail = PAGES && route_guarded(route) ? pages_detail(log->code) : NULL,
-                .wait_ms = wait_of(log->code),
-            },
-            NULL);
+        turn_down(reply, route, log->code, allow);
     else if (route == ROUTE_OPTIONS)
         log->gone = !reply_preflight(
             reply, allow, exchange_param(reply->x, "HTTP_ACCESS_CONTROL_REQUEST_HEADERS"));

@@ -317,6 +317,12 @@ static const struct odd {
          "X=", NULL, NULL, "", "\"not_found\""},
         {"F10 another method", "REQUEST_METHOD=GET", NULL, NULL, NULL, NULL, "",
          "Allow: POST, OPTIONS\r\n"},
+#if PAGES
+        {"a file for a page of another site", "REQUEST_METHOD=GET", "SCRIPT_NAME=/widget.js",
+         "X=", NULL, "HTTP_ORIGIN=https://other.example", "", "\"forbidden_origin\""},
+        {"the owner's for it", "REQUEST_METHOD=GET", "SCRIPT_NAME=/dashboard", "X=", NULL,
+         "HTTP_ORIGIN=https://other.example", "", "\"forbidden_origin\""},
+#endif
 },
   turned_away[] = {
       {"F52 a form", NULL, NULL, "CONTENT_TYPE=text/plain", NULL, NULL, PLAIN,
