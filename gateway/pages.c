@@ -5,6 +5,7 @@
  */
 #include "gateway/pages.h"
 
+#include <errno.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,6 +17,7 @@
 #include "platform/clock.h"
 
 #define FRESH_MS 1000  /* a report is made at most so often */
+#define ENTER_MS 1000  /* somebody else's page may take so long before it stands in the way */
 #define KEPT_MS  60000 /* for a dashboard that reloads itself; then its memory is given back */
 
 /* ---- files ---- */
@@ -59,104 +61,103 @@ void pages_fixed(enum route route, const struct config *c, struct reply *reply, 
     }
 }
 
-/* ---- the report that the owner's pages share ---- */
-
-struct shared {
-    struct report *report;
-    int64_t made_ms;
-    unsigned users; /* who writes it out, and struct pages while it has it */
-};
+/* ---- the report that the owner's pages share, and the one place for them ---- */
 
 struct pages {
-    pthread_mutex_t lock; /* held while one is made, never while one is written out */
-    struct shared *last;
+    pthread_mutex_t lock; /* of `taken`; never held while a page is written */
+    pthread_cond_t free;
+    bool taken;            /* whoever has set it has the rest */
+    struct report *report; /* the last one, or NULL */
+    int64_t made_ms;
 };
 
 enum error pages_new(struct pages **out)
 {
     struct pages *p = calloc(1, sizeof(*p));
+    pthread_condattr_t monotonic;
 
     if (p == NULL)
         return ERROR_MEMORY;
+    pthread_condattr_init(&monotonic);
+    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
     pthread_mutex_init(&p->lock, NULL);
+    pthread_cond_init(&p->free, &monotonic);
+    pthread_condattr_destroy(&monotonic);
     *out = p;
     return ERROR_NONE;
 }
 
-/* With the lock. */
-static void let_go(struct shared *s)
+static void let_go(struct pages *p)
 {
-    if (s == NULL || --s->users > 0)
-        return;
-    report_free(s->report);
-    free(s);
+    if (p->report != NULL)
+        report_free(p->report);
+    p->report = NULL;
 }
 
 void pages_free(struct pages *p)
 {
     if (p == NULL)
         return;
-    let_go(p->last);
+    let_go(p);
+    pthread_cond_destroy(&p->free);
     pthread_mutex_destroy(&p->lock);
     free(p);
+}
+
+/* A slow reader has one worker, and not as many as he opens connections: the others are there for
+ * callers. One whose page has just been sent is gone in a moment. */
+static bool enter(struct pages *p)
+{
+    struct timespec limit = clock_timespec(clock_monotonic_ms() + ENTER_MS);
+    bool entered;
+
+    pthread_mutex_lock(&p->lock);
+    while (p->taken)
+        if (pthread_cond_timedwait(&p->free, &p->lock, &limit) == ETIMEDOUT)
+            break;
+    entered = !p->taken;
+    p->taken = true;
+    pthread_mutex_unlock(&p->lock);
+    return entered;
+}
+
+static void leave(struct pages *p)
+{
+    pthread_mutex_lock(&p->lock);
+    p->taken = false;
+    pthread_cond_signal(&p->free);
+    pthread_mutex_unlock(&p->lock);
 }
 
 /* Nobody waits for it here: whoever makes one has just asked. */
 void pages_rest(struct pages *p)
 {
-    if (pthread_mutex_trylock(&p->lock) != 0)
-        return;
-    if (p->last != NULL && clock_monotonic_ms() - p->last->made_ms >= KEPT_MS) {
-        let_go(p->last);
-        p->last = NULL;
-    }
+    pthread_mutex_lock(&p->lock);
+    if (!p->taken && clock_monotonic_ms() - p->made_ms >= KEPT_MS)
+        let_go(p);
     pthread_mutex_unlock(&p->lock);
 }
 
-static bool is_fresh(const struct shared *s, const struct config *c)
+static bool is_fresh(const struct pages *p, const struct config *c)
 {
-    return s != NULL && s->report->config == c && clock_monotonic_ms() - s->made_ms < FRESH_MS;
+    return p->report != NULL && p->report->config == c &&
+           clock_monotonic_ms() - p->made_ms < FRESH_MS;
 }
 
-/* With the lock. Of a store that is no longer the site's nothing is shown. */
+/* Of a store that is no longer the site's nothing is shown. */
 static enum error renew(struct pages *p, const struct site_use *use)
 {
-    struct shared *s = calloc(1, sizeof(*s));
-    enum error e = s != NULL ? ledger_verify(use->ledger) : ERROR_MEMORY;
+    struct report *r = NULL;
+    enum error e = ledger_verify(use->ledger);
 
     if (e == ERROR_NONE)
-        e = report_make(use->ledger, use->config, REPORT_DAYS, (int64_t)time(NULL), &s->report);
-    if (e != ERROR_NONE) {
-        free(s);
+        e = report_make(use->ledger, use->config, REPORT_DAYS, (int64_t)time(NULL), &r);
+    if (e != ERROR_NONE)
         return e;
-    }
-    s->made_ms = clock_monotonic_ms();
-    s->users = 1;
-    let_go(p->last);
-    p->last = s;
+    let_go(p);
+    p->report = r;
+    p->made_ms = clock_monotonic_ms();
     return ERROR_NONE;
-}
-
-static enum error take(struct pages *p, const struct site_use *use, struct shared **out)
-{
-    enum error e = ERROR_NONE;
-
-    pthread_mutex_lock(&p->lock);
-    if (!is_fresh(p->last, use->config))
-        e = renew(p, use);
-    if (e == ERROR_NONE) {
-        *out = p->last;
-        p->last->users++;
-    }
-    pthread_mutex_unlock(&p->lock);
-    return e;
-}
-
-static void give(struct pages *p, struct shared *s)
-{
-    pthread_mutex_lock(&p->lock);
-    let_go(s);
-    pthread_mutex_unlock(&p->lock);
 }
 
 /* ---- the owner's pages ---- */
@@ -230,28 +231,38 @@ static void count(struct reply *reply, enum guard g)
     reply->counted = true;
 }
 
-enum code pages_guarded(struct pages *p, enum route route, struct site *site,
+/* With the place for it. */
+static enum code answer(struct pages *p, enum route route, struct site *site,
                         const struct site_use *use, struct reply *reply, bool *gone)
 {
     struct exchange *x = reply->x;
-    struct shared *s = NULL;
+    enum error e = is_fresh(p, use->config) ? ERROR_NONE : renew(p, use);
+
+    if (e != ERROR_NONE)
+        return refuse(site_fault(site, use, e), reply, gone);
+    if (!x->ops->admitted(x, use->config->write_timeout_ms))
+        return refuse(CODE_TIMEOUT_REQUEST, reply, gone);
+    *gone = !show(route, p->report, reply);
+    return CODE_NONE;
+}
+
+enum code pages_guarded(struct pages *p, enum route route, struct site *site,
+                        const struct site_use *use, struct reply *reply, bool *gone)
+{
     enum error e;
-    enum guard g = guard_check(x, use->config, use->ledger, &e);
+    enum guard g = guard_check(reply->x, use->config, use->ledger, &e);
+    enum code code;
 
     count(reply, g);
     if (g == GUARD_CLOSED)
         return refuse(CODE_DASHBOARD_CLOSED, reply, gone);
     if (g == GUARD_ASK || g == GUARD_WRONG)
         return refuse(CODE_UNAUTHORIZED, reply, gone);
-    if (g == GUARD_OPEN)
-        e = take(p, use, &s);
-    if (s == NULL)
+    if (g != GUARD_OPEN)
         return refuse(site_fault(site, use, e), reply, gone);
-    if (x->ops->admitted(x, use->config->write_timeout_ms)) {
-        *gone = !show(route, s->report, reply);
-        give(p, s);
-        return CODE_NONE;
-    }
-    give(p, s);
-    return refuse(CODE_TIMEOUT_REQUEST, reply, gone);
+    if (!enter(p))
+        return refuse(CODE_BUSY, reply, gone);
+    code = answer(p, route, site, use, reply, gone);
+    leave(p);
+    return code;
 }

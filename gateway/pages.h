@@ -1,6 +1,6 @@
 /*
  * What people see: the chat page, the widget, and the owner's pages, which are gathered from the
- * store at most once a second in a process. Not in a program made with PAGES=0.
+ * store at most once a second in a process, and written to one reader at a time. Not in a program made with PAGES=0.
  */
 #ifndef GATEWAY_PAGES_H
 #define GATEWAY_PAGES_H
@@ -21,7 +21,7 @@ void pages_free(struct pages *p); /* once nobody is answered any more */
 void pages_fixed(enum route route, const struct config *c, struct reply *reply, bool *gone);
 
 /* Answers it for one that is guarded, with a site that is in force. The code is CODE_NONE or what
- * was answered instead. */
+ * was answered instead: CODE_BUSY while another of these pages is being written. */
 enum code pages_guarded(struct pages *p, enum route route, struct site *site,
                         const struct site_use *use, struct reply *reply, bool *gone);
 
