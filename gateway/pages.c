@@ -129,13 +129,20 @@ static void leave(struct pages *p)
     pthread_mutex_unlock(&p->lock);
 }
 
-/* Nobody waits for it here: whoever makes one has just asked. */
-void pages_rest(struct pages *p)
+int64_t pages_rest(struct pages *p)
 {
+    int64_t left = KEPT_MS;
+
     pthread_mutex_lock(&p->lock);
-    if (!p->taken && clock_monotonic_ms() - p->made_ms >= KEPT_MS)
-        let_go(p);
+    if (!p->taken) {
+        left = p->made_ms + KEPT_MS - clock_monotonic_ms();
+        if (left <= 0)
+            let_go(p);
+        if (p->report == NULL)
+            left = -1;
+    }
     pthread_mutex_unlock(&p->lock);
+    return left;
 }
 
 static bool is_fresh(const struct pages *p, const struct config *c)

@@ -6,6 +6,7 @@
 #define GATEWAY_PAGES_H
 
 #include <stdbool.h>
+#include <stdint.h>
 
 #include "gateway/code.h"
 #include "gateway/reply.h"
@@ -29,7 +30,8 @@ enum code pages_guarded(struct pages *p, enum route route, struct site *site,
  * It says nothing of the site, because nobody is known to be its owner then. */
 const char *pages_detail(enum code code);
 
-/* Lets the report go if nobody has asked for it for a while. */
-void pages_rest(struct pages *p);
+/* Lets the report go if nobody has asked for it for a while. In how many milliseconds it is worth
+ * asking again; -1: not before somebody has been answered. */
+int64_t pages_rest(struct pages *p);
 
 #endif

@@ -166,7 +166,7 @@ bool pool_run(struct service *s, int listen_fd, unsigned streams, size_t stack_b
     atomic_store(&signalled, p.gate);
     if (start_workers(&p, workers, stack_bytes)) {
         while (!stopping && !restart) {
-            gate_round(p.gate, -1);
+            gate_round(p.gate, service_rest(s));
             restart = service_wants_restart(s);
         }
     }

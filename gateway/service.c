@@ -122,6 +122,11 @@ bool service_free(struct service *s, int64_t bound_ms)
     return ended;
 }
 
+int64_t service_rest(struct service *s)
+{
+    return PAGES ? pages_rest(s->pages) : -1;
+}
+
 bool service_has_more(const struct service *s)
 {
     return recorder_waits(s->recorder);

@@ -31,6 +31,10 @@ struct config *service_config(struct service *s);
 
 void service_handle(struct service *s, struct exchange *x);
 
+/* For a process that stays: gives back memory that nobody has had a use for in a while. In how many
+ * milliseconds there may be more; -1: not before another exchange. */
+int64_t service_rest(struct service *s);
+
 /* For a process that serves one request: whether something is left to be done that nobody waits
  * for, once the answer is out and standard output is let go; and doing it, within a second
  * where nothing is sick. */

@@ -206,6 +206,12 @@ bool service_wants_restart(struct service *s)
     return atomic_load(&restart);
 }
 
+int64_t service_rest(struct service *s)
+{
+    (void)s;
+    return -1;
+}
+
 /* ---- the process ---- */
 
 static const char *path;
