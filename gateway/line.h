@@ -2,8 +2,8 @@
  * The line of log that a request ends with, and how many there may be: of requests that are
  * admitted each has its line, of all others a site has at most log's `rate` a second, over all
  * its processes. A process that serves one request and has no ledger could not count them, and
- * writes none: it has told why it has no ledger. How many were left out is told by the next line or, if none comes, by timed work
- * or who leaves.
+ * writes none: it has told why it has no ledger. How many were left out is told by the next
+ * line or, if none comes, by timed work or who leaves.
  */
 #ifndef GATEWAY_LINE_H
 #define GATEWAY_LINE_H
