@@ -164,6 +164,7 @@ static void timed_work_tells_what_no_line_has_told_of(void **state)
         usleep(10000); /* poll */
         told = told_alone(kept);
     }
+    reopen(f); /* without the thread that logs */
     end_log(kept, before);
     assert_int_equal(told, 7);
     assert_int_equal(ledger_log_left_out(f->ledger), 0);
