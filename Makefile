@@ -3,6 +3,7 @@
 #   make            build/pennygate          make test       everything that fits 40 minutes
 #   make run        a demo, until Ctrl-C     make test-all   the long parts too
 #   make install    DESTDIR=, prefix=        make size, bench, lint, fuzz, e2e, unit ...
+#   make dist       build/pennygate-VERSION.tar.gz, of what is committed
 #   make deb        a Debian package, in build/deb
 #   make V=1        shows the commands
 #
@@ -190,6 +191,15 @@ install: all
 	install -m 644 platform/examples/* $(DESTDIR)$(docdir)/examples
 	for d in $(hosts); do install -m 644 platform/$$d/* $(DESTDIR)$(docdir)/$$d || exit 1; done
 
+# The same bytes for the same commit: its date is that of all files, and gzip notes neither name
+# nor time.
+tarball = build/pennygate-$(VERSION).tar.gz
+dist:
+	@[ -e .git ] || { echo 'make dist needs the git repository' >&2; exit 1; }
+	@mkdir -p build
+	$(say)git archive --format=tar --prefix=pennygate-$(VERSION)/ HEAD | gzip -9n >$(tarball)
+	@echo $(tarball)
+
 # Of the commit's date, so that it is the same package wherever it is made.
 deb:
 	@tests/packages.sh build deb
@@ -199,7 +209,7 @@ clean:
 	rm -rf build
 
 .PHONY: all web plain units fuzzers benches run test test-all servers sdk browser unit property e2e sanitize fuzz lint \
-	bench size install deb clean
+	bench size dist deb install clean
 .SECONDARY: $(units:=.o) $(fuzzers:=.o) $(web:.h=)
 .DELETE_ON_ERROR:
 
