@@ -33,7 +33,6 @@ struct chat {
     struct reservation reservation;
     struct place place;
     bool placed;
-    bool asked; /* the ledger has been, so that it can name the caller */
     char cookie[CALLER_COOKIE_MAX];
 };
 
@@ -184,7 +183,6 @@ static bool has_room(struct chat *c)
 {
     struct reply_error no;
 
-    c->asked = true;
     return admission_room(&c->a, &no) || refuse_with(c, &no);
 }
 
@@ -446,8 +444,9 @@ void chat_handle(const struct chat_job *job, struct chat_log *log)
     count_decision(&c);
     if (go)
         forward(&c);
-    else if (c.asked && line_wanted(&log->line, job->use, false))
+    else if (c.a.decision_us >= 0 && line_wanted(&log->line, job->use, false))
         name_caller(&c);
+    log->decision_us = c.a.decision_us; /* with what a fallback has taken */
     if (c.placed)
         place_leave(job->places, &c.place);
     request_free(&c.request);

@@ -122,34 +122,6 @@ static int cli_version(struct cli *cli)
     return CLI_OK;
 }
 
-static int cli_help(struct cli *cli)
-{
-    (void)cli;
-    printf("usage: pennygate [-c FILE] COMMAND [flags]\n\n");
-    for (size_t i = 0; i < COUNT(commands); i++)
-        printf("  %-18s %s\n", commands[i].name, commands[i].help);
-    printf("\n");
-    for (size_t i = 0; i < COUNT(flags); i++) {
-        char head[32];
-        const char *separator = "";
-
-        snprintf(head, sizeof head, "%s %s", flags[i].name,
-                 flags[i].value != NULL ? flags[i].value : "");
-        printf("  %-21s %s (", head, flags[i].help);
-        for (size_t k = 0; k < COUNT(commands); k++) {
-            if (flags[i].bit == FLAG_CONFIG || (commands[k].flags & flags[i].bit) == 0)
-                continue;
-            printf("%s%s", separator, commands[k].name);
-            separator = ", ";
-        }
-        printf("%s)\n", flags[i].bit == FLAG_CONFIG ? CONFIG_PATH : "");
-    }
-    printf("\nWithout a command it serves the web server that started it, by FastCGI or CGI.\n"
-           "Exit status: 0 done, 1 failed or faults found, 2 not understood.\n"
-           "See pennygate(8) and pennygate.conf(5).\n");
-    return CLI_OK;
-}
-
 static int cli_no_pages(struct cli *cli)
 {
     (void)cli;

@@ -10,6 +10,7 @@
 #include "gateway/caller.h"
 #include "gateway/cli.h"
 #include "gateway/config_value.h"
+#include "gateway/report.h"
 #include "gateway/token.h"
 #include "platform/mac.h"
 #include "store/period.h"

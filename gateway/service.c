@@ -15,6 +15,7 @@
 #include "gateway/alerter.h"
 #include "gateway/chat.h"
 #include "gateway/line.h"
+#include "gateway/pages.h"
 #include "gateway/place.h"
 #include "gateway/reply.h"
 #include "gateway/route.h"

@@ -108,6 +108,14 @@ int64_t clock_wall_s(void)
     return ms / 1000;
 }
 
+int64_t clock_monotonic_us(void)
+{
+    struct timespec t = {0};
+
+    (void)clock_gettime(CLOCK_MONOTONIC, &t); /* as above */
+    return (int64_t)t.tv_sec * 1000000 + t.tv_nsec / 1000;
+}
+
 struct timespec clock_timespec(int64_t ms)
 {
     return (struct timespec){.tv_sec = (time_t)(ms / 1000),

@@ -29,6 +29,9 @@ enum error clock_read(struct clock_now *out);
  * a boot count together by the second. Nothing that is kept longer. */
 int64_t clock_monotonic_ms(void);
 
+/* The same in microseconds, for measuring what takes less than a millisecond. */
+int64_t clock_monotonic_us(void);
+
 /* CLOCK_REALTIME in seconds since 1970, believed or not: for time stamps that people read. */
 int64_t clock_wall_s(void);
 

@@ -76,7 +76,9 @@ def test_what_a_line_says(gate, mode, form):
     assert (admitted["code"], admitted["model"], admitted["usage"], admitted["calls"]) == ("ok", "demo", "reported", 1)
     assert admitted["in"] > 0 and admitted["out"] > 0 and admitted["ms"] >= admitted["first_ms"] >= 0
     assert re.fullmatch("[0-9a-f]{16}", admitted["subject"]) and admitted["subject"] == refused["subject"]
-    assert (refused["code"], refused["usage"], refused["calls"]) == ("site_limit", "none", 0)
+    assert (refused["code"], refused["limit"], refused["usage"]) == ("site_limit", "site-day", "none")
+    assert (admitted["limit"], refused["calls"], refused["first_ms"]) == ("-", 0, -1)
+    assert admitted["decision_us"] > 0 and refused["decision_us"] > 0 and lines["failed"]["decision_us"] == -1
     assert (lines["failed"]["code"], lines["failed"]["subject"]) == ("not_found", "-")
     assert (lines["-"]["code"], lines["-"]["limit"]) == ("ok", "-")
     assert [line["what"] for line in lines.values()] == ["chat", "chat", "-", "status"]
