@@ -543,8 +543,9 @@ $REQUEST_HEADER["Authorization"] =~ "^Basic " {{
         while look:
             pid = look.pop()
             if name_of(pid) == "pennygate" and alive(pid):
-                found.append(pid)
-            look += children(pid)
+                found.append(pid)  # but not the child that walks a store for it
+            else:
+                look += children(pid)
         return found
 
     def open(self, method, path, body=b"", headers=(), **options):

@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from harness import limit, until
+from harness import alive, limit, until
 
 # No overhead, so that a worst case is the message's bytes and the cap on the answer.
 BARE = {"overhead-per-call": 0, "overhead-per-message": 0}
@@ -252,9 +252,11 @@ def test_f12_a_place_is_free_once_its_stream_has_ended(site, model):
     call.close()
     call = until(admitted, 2, "the place of a caller who left")
     call.wait_for(b'"content":"')
-    for pid in server.gateways():
+    pids = server.gateways()
+    for pid in pids:
         os.kill(pid, signal.SIGKILL)
     call.close()
+    until(lambda: not any(alive(pid) for pid in pids), 5, "the end of the killed")
     other = place.start()  # another web server, since lighttpd needs a second to start a new one
     begun = other.begin(stream=True)
     assert begun.head() == 200, "the place of a killed process must be free at once"
