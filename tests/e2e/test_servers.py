@@ -117,7 +117,7 @@ def test_head_and_get(web):
     ("POST", "/v1/chat/completions/", HELLO, JSON, 404, "not_found"),
     ("POST", "/v1/Chat/Completions", HELLO, JSON, 404, "not_found"),
     ("POST", "/v1/embeddings", HELLO, JSON, 404, "not_found"),
-    ("POST", "/", HELLO, JSON, 404, "not_found"),
+    ("POST", "/", HELLO, JSON, 405, "method_not_allowed"),
     ("PUT", CHAT, HELLO, JSON, 405, "method_not_allowed"),
     ("DELETE", CHAT, None, [], 405, "method_not_allowed"),
     ("GET", CHAT, None, [], 405, "method_not_allowed"),
