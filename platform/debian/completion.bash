@@ -23,6 +23,8 @@ _pennygate()
 {
     local current=${COMP_WORDS[COMP_CWORD]} before=${COMP_WORDS[COMP_CWORD - 1]}
     local command flags='-c' words=''
+    local commands='init check stats serve pause resume adopt export import keys forgive clock maintain
+        transcripts dashboard-password version help'
 
     COMPREPLY=()
     case $before in
@@ -40,9 +42,13 @@ _pennygate()
 
     command=$(_pennygate_command)
     case $command in
-    '')
-        words='init check stats serve pause resume adopt keys forgive clock maintain transcripts
-            dashboard-password version help'
+    '' | help) words=$commands ;;
+    export | import)
+        if [ "$before" = "$command" ] && [[ $current != -* ]]; then
+            compopt -o filenames 2>/dev/null
+            mapfile -t COMPREPLY < <(compgen -f -- "$current")
+            return
+        fi
         ;;
     init) flags='-c --owner' ;;
     check) flags='-c --through --silence' ;;
@@ -60,7 +66,6 @@ _pennygate()
         words='list show export erase'
         ;;
     dashboard-password) words='remove' ;;
-    version | help) flags='' ;;
     esac
     # A word that has been given is not offered once more.
     [ "$before" = "$command" ] || [ -z "$command" ] || words=''
