@@ -1,6 +1,7 @@
 /*
  * What people see: the chat page, the widget, and the owner's pages, which are gathered from the
- * store at most once a second in a process, and written to one reader at a time. Not in a program made with PAGES=0.
+ * store at most once a second in a process, and written to one reader at a time. Not in a
+ * program made with PAGES=0.
  */
 #ifndef GATEWAY_PAGES_H
 #define GATEWAY_PAGES_H
