@@ -167,7 +167,7 @@ const char *config_value_quoted(const char *text, char out[CONFIG_QUOTED_MAX])
         if (before < 0x80 || (c & 0xc0) != 0x80) /* one mark for each character of UTF-8 */
             out[++n] = (char)(c < 0x20 || c >= 0x7f ? '?' : c);
     }
-    snprintf(out + 1 + n, 8, "%s'", *text != '\0' ? "..." : "");
+    snprintf(out + 1 + n, CONFIG_QUOTED_MAX - 1 - n, "%s'", *text != '\0' ? "..." : "");
     return out;
 }
 
