@@ -1,6 +1,6 @@
 /*
  * The board: one mapped page of counters that all processes of a site add to. It is written to
- * disk in full before it gets its name, so that adding can neither find a half-made board nor
+ * disk in full before it has its name, so that adding can neither find a half-made board nor
  * die of a full disk. Its content is believed by nobody who admits; a wrong one can at most
  * make figures wrong. Whoever shortens it in place ends the processes that have it mapped,
  * which is why it lies in a directory of mode 0700.

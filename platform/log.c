@@ -55,7 +55,7 @@ static void open_standard_error(void)
     sink.fd = -1;
     sink.is_socket = false;
     if (fstat(STDERR_FILENO, &st) != 0)
-        return; /* closed: what gets its number later must never receive log lines */
+        return; /* closed: what has its number later must never receive log lines */
     sink.fd = STDERR_FILENO;
     sink.is_socket = S_ISSOCK(st.st_mode);
     if (S_ISFIFO(st.st_mode)) {

@@ -373,7 +373,7 @@ enum error alert_thresholds(struct batch *b, const struct policy *p, const struc
 
 struct alert_order {
     struct ledger_alert alert;
-    int64_t ms; /* for so long nobody gets it */
+    int64_t ms; /* for so long it is nobody else's */
     bool delivered;
 };
 

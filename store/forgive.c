@@ -1,5 +1,5 @@
 /*
- * `pennygate forgive`: a subject gets its quota back. Its rows are not simply deleted: calls
+ * `pennygate forgive`: a subject has its quota back. Its rows are not simply deleted: calls
  * under way have charged them at worst, and their settles will correct these very rows. On a row
  * that is gone such a settle would do nothing, and on one that is there again it would take away
  * what another call has charged since. So each row becomes what open reservations have charged

@@ -195,7 +195,7 @@ static enum error open_checked(const char *directory, size_t map_bytes, unsigned
 
 /*
  * LMDB 0.9.26-0.9.31 (ITS#9278): the last to close an environment destroys its mutexes, and who
- * is just then waiting to open gets them as they are; the first transaction fails with EINVAL.
+ * is just then waiting to open finds them as they are; the first transaction fails with EINVAL.
  * They are made anew by who opens alone, and so all who have met must let go.
  */
 static enum error open_persistently(const char *directory, size_t map_bytes, unsigned flags,
