@@ -38,6 +38,9 @@ struct ledger_options {
     const char *run;             /* run directory; NULL: STORE/run */
     uint8_t secret[SECRET_SIZE]; /* copied; the caller wipes its own */
     size_t map_bytes;
+    /* Durability `lease`: rows are live in `run` (on tmpfs, not NULL then), and on flash, in
+     * `store`, lie the period keys, a copy and a lease (store/lease.h). */
+    bool lease;
     clock_fn *clock; /* clock_read; tests pass their own */
 };
 
@@ -168,6 +171,7 @@ struct reservation {
     uint64_t tokens_in, tokens_out;
     int64_t day; /* the history's day that it was charged to */
     bool probe;  /* the one call that tries whether the model's breaker can close */
+    uint64_t segment; /* of the lease, in which it was charged; 0: durability commit */
     char model[LEDGER_MODEL_MAX];
 };
 

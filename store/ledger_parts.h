@@ -11,6 +11,7 @@
  *   export.c  all of it as text; import.c makes a store of that
  *   report.c  figures for the owner; dry.c those of dry runs; totals.c of all days; top.c the
  *             callers of today; use.c how a shared limit stands
+ *   lease.c   how far everyone and anonymous may be charged, on flash; copy.c all rows on flash
  *   livecount.c  counters on the board that are never rows; logline.c bounds the log by one
  */
 #ifndef STORE_LEDGER_PARTS_H
@@ -70,7 +71,9 @@ enum op_kind {
     OP_FORGIVE_MODEL, /* order: char alias[LEDGER_MODEL_MAX] */
     OP_ALERT_TAKE,    /* order: struct alert_order */
     OP_ALERT_DONE,    /* order: struct alert_order */
-    OP_PASSWORD       /* order: struct password_order */
+    OP_PASSWORD,      /* order: struct password_order */
+    OP_LEASE_CLOSE,
+    OP_LEASE_PRUNE /* order: uint64_t, the first serial that the copy does not contain */
 };
 
 /*
@@ -116,7 +119,10 @@ struct writer {
 struct ledger {
     struct ledger_options options; /* store and run are owned copies */
     char *run;
+    char *rows; /* the directory of data.mdb: STORE, with a lease RUN/store */
     char *path_periods, *path_mark, *path_live, *path_board;
+    char *path_lease, *path_copy; /* on flash */
+    atomic_bool wants_copy;       /* the lease's file is full */
     struct mac_key live_key; /* of this boot: places do not outlive it */
     uint8_t display_key[MAC_SIZE];
     struct schema schema;
@@ -280,6 +286,17 @@ enum error ledger_order(struct ledger *l, const struct policy *p, enum op_kind k
 
 /* A new operation under the policy last seen: zone, retention, alerts and watched limits. */
 struct op *ledger_timed_op(struct ledger *l, enum op_kind kind);
+
+/*
+ * lease.c: charges each segment of the file that the copy does not contain as a whole (those from
+ * `first` on) to everyone and anonymous, in the windows of these codes; `zone` is the store's. The
+ * rows of the copy and its state, whose time has been advanced, are in `t`. *charged: how many
+ * segments.
+ */
+struct lease;
+enum error lease_restore(struct kv_txn *t, const struct lease *l, uint64_t first,
+                         const struct zone *zone, int64_t store_ms, const uint32_t *codes,
+                         unsigned n_codes, unsigned *charged);
 
 /* Marks the ledger as one that must be closed and opened again. */
 void ledger_break(struct ledger *l, enum error e);

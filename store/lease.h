@@ -1,0 +1,75 @@
+/*
+ * The lease: how durability `lease` keeps invariant 1 across power loss while the live store is
+ * on tmpfs and reaches flash only as a copy (store/copy.h), hourly.
+ *
+ * What everyone and anonymous are charged is counted in segments, one after the other, each with a
+ * serial number. A segment lies within one UTC hour and one civil date, so that all of its charges
+ * went into the same calendar windows. Its row in the live store has what has been charged in it
+ * and how much may be; the file STORE/lease, on flash, has the latter for each segment that the copy
+ * on flash does not contain as a whole. The file is written (new file, fsync, rename) before the
+ * row is committed, always under LMDB's write lock, so at any moment
+ *
+ *     what the file grants >= what the committed row grants >= what has been charged.
+ *
+ * A copy is made so: a transaction closes the segment, so that the next charge begins another one;
+ * then all rows are copied from a read transaction; then, under the write lock, the file
+ * lets go of the segments that the copy contains. A copy tells by itself which these are: it has the
+ * row. So a crash between any two steps only means that more is charged than was used.
+ *
+ * After an unclean start the copy is loaded, and each segment that it does not contain as a
+ * whole is charged in full, as far as its windows are still open: a calendar window's slot of the
+ * segment's time; the newest slot of a sliding window, as of now, because it is not known when in
+ * the segment something was charged.
+ *
+ * What is given back by a settle counts for the segment only if the reservation was charged in
+ * it. Everything errs towards more: use is never forgotten for the site.
+ */
+#ifndef STORE_LEASE_H
+#define STORE_LEASE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "platform/mac.h"
+#include "store/rule.h"
+
+/* Without a copy for so many segments (hours with use, mostly) one is made before the next begins:
+ * bounds the file to less than 1 KiB. */
+#define LEASE_SEGMENTS 8
+
+enum lease_subject { LEASE_EVERYONE, LEASE_ANONYMOUS, LEASE_SUBJECTS };
+
+struct lease_segment {
+    uint64_t serial;           /* from 1; ascends */
+    int64_t from_ms, until_ms; /* store time; charges are made before until_ms */
+    bool local;                /* its date is by the store's zone, else UTC */
+    struct amounts granted[LEASE_SUBJECTS];
+};
+
+/* STORE/lease: magic, version, uuid, n, segments, HMAC over it under the secret ("lease"). */
+struct lease {
+    uint64_t copied; /* segments of a smaller serial are in the copy that was made last */
+    unsigned n;
+    struct lease_segment segment[LEASE_SEGMENTS]; /* serials ascend, all >= copied */
+};
+
+/* The segment under way, a row of the live store (record.h). closed: the next charge begins
+ * another one. */
+struct lease_row {
+    struct lease_segment segment;
+    struct amounts charged[LEASE_SUBJECTS]; /* net of what was given back */
+    bool closed;
+};
+
+/* ERROR_STORE_MISSING; ERROR_STORE_INVALID: damaged, of another store or secret;
+ * ERROR_STORE_VERSION; ERROR_STORE_IO. */
+enum error lease_read(const char *path, const uint8_t secret[MAC_SIZE], const uint8_t uuid[16],
+                      struct lease *out);
+/* Replaces the file. ERROR_STORE_IO. */
+enum error lease_write(const char *path, const uint8_t secret[MAC_SIZE],
+                       const uint8_t uuid[16], const struct lease *l);
+
+/* The first serial that a copy with this row (NULL: none yet) does not contain as a whole. */
+uint64_t lease_first_after(const struct lease_row *in_copy);
+
+#endif
