@@ -304,7 +304,7 @@ bool call_header(struct call *c, const char *line, size_t n, int status)
 void call_shares_connection(struct call *c)
 {
     pthread_mutex_lock(&c->queue->lock);
-    c->most = UPSTREAM_BUFFER_SHARED;
+    c->most = c->request.shared_bytes;
     pthread_mutex_unlock(&c->queue->lock);
 }
 

@@ -96,7 +96,7 @@ struct config {
     unsigned n_limits;
     /* server */
     unsigned streams;
-    size_t stack_bytes;
+    size_t stack_bytes, buffer_bytes; /* of a worker; of a call on a shared connection */
     char *socket; /* for `serve`; or NULL */
     mode_t socket_mode;
     char *socket_group; /* or NULL */

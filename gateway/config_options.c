@@ -8,6 +8,7 @@
 #include <sys/un.h>
 
 #include "gateway/config.h"
+#include "gateway/upstream.h"
 
 #define PATH_TEXT_MAX   1024 /* longer paths are mistakes; PATH_MAX is 4096 */
 #define URL_TEXT_MAX    512  /* an API's base has some 40 characters */
@@ -206,6 +207,8 @@ const struct option config_options[] = {
      "requests at the model API at the same time, per process"},
     {SECTION_SERVER, OPTION_SIZE, "stack", "128K", OPTION_FIXED, 64 * KIB, MIB, IN(config, stack_bytes), NULL,
      "stack of a worker thread"},
+    {SECTION_SERVER, OPTION_SIZE, "buffer", "256K", OPTION_FIXED, UPSTREAM_BUFFER, 4 * MIB, IN(config, buffer_bytes), NULL,
+     "of an answer that its caller has not read, on a connection that calls share"},
     {SECTION_SERVER, OPTION_PATH, "socket", NULL, OPTION_FIXED, TEXT(SOCKET_PATH_MAX), IN(config, socket), NULL,
      "unix socket of serve"},
     {SECTION_SERVER, OPTION_MODE, "socket-mode", "0660", OPTION_FIXED, 0, 0777, IN(config, socket_mode), NULL,

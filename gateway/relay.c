@@ -246,6 +246,7 @@ static enum error start(struct relay *r, const char *url, size_t n_body)
             .body = r->body,
             .n_body = n_body,
             .ca_file = m->ca_file,
+            .shared_bytes = r->job->config->buffer_bytes,
             .connect_timeout_ms = m->connect_timeout_ms,
             .first_byte_timeout_ms = m->first_byte_timeout_ms,
             .idle_timeout_ms = m->idle_timeout_ms,

@@ -22,11 +22,11 @@ struct call;
 /*
  * Bytes a call holds at most between transfer thread and worker: on a connection of its own
  * what libcurl can deliver at once, then TCP holds the upstream back. On a connection that it
- * shares (HTTP/2) a paused call can stop the others (libcurl 7.88 does), so it holds a whole
- * long answer (1,000 tokens as events have some 200 KB) before one slow client can do that.
+ * shares (HTTP/2) a paused call can stop the others (libcurl 7.88 does), so it holds
+ * shared_bytes, which should be a whole answer (1,000 tokens as events have some 200 KB),
+ * before one slow client can do that.
  */
-#define UPSTREAM_BUFFER        16384
-#define UPSTREAM_BUFFER_SHARED 262144
+#define UPSTREAM_BUFFER 16384
 
 /* An empty handle; no thread, no libcurl yet. */
 enum error upstream_new(unsigned streams, struct upstream **out);
@@ -49,6 +49,7 @@ struct call_request {
     const char *body; /* kept by reference until the call is freed */
     size_t n_body;
     const char *ca_file; /* or NULL */
+    size_t shared_bytes; /* at least UPSTREAM_BUFFER */
     int64_t connect_timeout_ms;
     int64_t first_byte_timeout_ms; /* from the start to the first byte of the answer's body */
     int64_t idle_timeout_ms;       /* between two bytes of the body */

@@ -383,6 +383,7 @@ static void test_refused_values(void **state)
         {"a stack too small", "server", "stack = 63K", "out of range: 64K to 1M"},
         {"no line of log at all", "log", "rate = 0", "out of range: 1 to 1000"},
         {"too many lines of log", "log", "rate = 1001", "out of range: 1 to 1000"},
+        {"a buffer that libcurl overfills", "server", "buffer = 15K", "out of range: 16K to 4M"},
         {"too many streams", "server", "streams = 129", "out of range: 1 to 128"},
         {"a socket path that no address holds", "server",
          "socket = "
@@ -552,6 +553,7 @@ static void test_defaults(void **state)
     assert_int_equal(c->max_body_bytes, 65536);
     assert_int_equal(c->streams, 8);
     assert_int_equal(c->stack_bytes, 131072);
+    assert_int_equal(c->buffer_bytes, 262144);
     assert_null(c->socket);
     assert_int_equal(c->socket_mode, 0660);
     assert_int_equal(c->heartbeat_ms, 5000);
@@ -1817,6 +1819,7 @@ static void test_what_can_be_swapped(void **state)
         {"the store's size", "site { store = '/srv/gate' store-size = 64M }\n", false},
         {"streams", SITE "server { streams = 9 }\n", false},
         {"stacks", SITE "server { stack = 256K }\n", false},
+        {"buffers", SITE "server { buffer = 16K }\n", false},
         {"the socket", SITE "server { socket = '/run/a' }\n", false},
         {"the log", SITE "log { level = error }\n", false},
     };

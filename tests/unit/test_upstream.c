@@ -40,6 +40,7 @@ static struct call_request request(const char *url, const char *body)
                              .n_headers = 2,
                              .body = body,
                              .n_body = strlen(body),
+                             .shared_bytes = 4 * UPSTREAM_BUFFER,
                              .connect_timeout_ms = 5000,
                              .first_byte_timeout_ms = 20000,
                              .idle_timeout_ms = 20000,
