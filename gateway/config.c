@@ -186,6 +186,20 @@ static bool set_options(struct config_source *s, const struct config_block *b, v
     return true;
 }
 
+/* Before all other options, since their defaults depend on it. */
+static bool choose_profile(struct loading *l)
+{
+    const struct option *o = config_option(SECTION_SERVER, "profile");
+    const struct config_block *b = config_source_find(l->source, SECTION_SERVER, "");
+    const char *text = config_source_value(b, o)->text;
+    char why[CONFIG_WHY_MAX];
+
+    if (!config_value_set(o, text != NULL ? text : o->fallback, l->config, why))
+        return config_source_fail_value(l->source, b, o, why);
+    config_source_profile(l->source, l->config->profile);
+    return true;
+}
+
 static bool finish_site(struct loading *l)
 {
     struct config *c = l->config;
@@ -367,7 +381,7 @@ static bool load(struct loading *l, char *const *env)
     e = file_read(s->path, CONFIG_FILE_MAX, &text, &n);
     if (e != ERROR_NONE)
         return fail(l, e);
-    ok = config_parse(s, text, n) && config_source_environment(s, env);
+    ok = config_parse(s, text, n) && config_source_environment(s, env) && choose_profile(l);
     for (unsigned i = 0; ok && i < s->n; i++)
         ok = add_block(l, s->block[i]);
     ok = ok && fallbacks_fit(l);

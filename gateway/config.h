@@ -38,6 +38,9 @@
 enum require { REQUIRE_NONE, REQUIRE_KEY, REQUIRE_ACCOUNT };
 enum proxy_header { PROXY_X_FORWARDED_FOR, PROXY_FORWARDED };
 
+/* What kind of machine it is: another set of defaults, gateway/config_options.c. */
+enum profile { PROFILE_ROUTER, PROFILE_BOARD, PROFILE_VPS, PROFILES };
+
 enum provider_kind { PROVIDER_OPENAI, PROVIDER_ANTHROPIC };
 
 /* How hard a model is told to think before it answers; AS_IS: it is not told. */
@@ -95,9 +98,10 @@ struct config {
     struct limit limits[LIMITS_MAX];
     unsigned n_limits;
     /* server */
+    enum profile profile;
     unsigned streams;
     size_t stack_bytes, buffer_bytes; /* of a worker; of a call on a shared connection */
-    char *socket; /* for `serve`; or NULL */
+    char *socket;                     /* for `serve`; or NULL */
     mode_t socket_mode;
     char *socket_group; /* or NULL */
     int64_t heartbeat_ms, write_timeout_ms, stop_ms;

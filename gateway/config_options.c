@@ -25,7 +25,7 @@
 #define KIB             ((uint64_t)1024)
 #define MIB             (1024 * KIB)
 
-/* On 32 bits the address space is scarce; 16 MiB hold some 100,000 callers. */
+/* On 32 bits the address space is scarce; 16 MiB hold some 80,000 callers. */
 #if UINTPTR_MAX > 0xffffffffU
 #define STORE_SIZE "32M"
 #else
@@ -50,6 +50,8 @@ static const char *const answers[] = {"no", "yes", NULL};
 static const char *const requires[] = {"none", "key", "account", NULL};
 static const char *const proxy_headers[] = {"x-forwarded-for", "forwarded", NULL};
 static const char *const names[] = {"hash", "address", NULL};
+static const char *const profiles[] = {
+    [PROFILE_ROUTER] = "router", [PROFILE_BOARD] = "board", [PROFILE_VPS] = "vps", NULL};
 static const char *const targets[] = {"stderr", "syslog", NULL};
 static const char *const formats[] = {"logfmt", "json", NULL};
 static const char *const levels[] = {"error", "warning", "info", NULL};
@@ -203,6 +205,8 @@ const struct option config_options[] = {
     {SECTION_DASHBOARD, OPTION_NAMES, "accounts", NULL, 0, 0, CONFIG_LIST_MAX, IN(config, dashboard_accounts), NULL,
      "accounts of the web server that may see the owner's pages"},
 
+    {SECTION_SERVER, OPTION_WORD, "profile", "board", OPTION_FIXED, 0, 0, IN(config, profile), profiles,
+     "what kind of machine it is, from which other defaults follow"},
     {SECTION_SERVER, OPTION_COUNT, "streams", "8", OPTION_FIXED, 1, 128, IN(config, streams), NULL,
      "requests at the model API at the same time, per process"},
     {SECTION_SERVER, OPTION_SIZE, "stack", "128K", OPTION_FIXED, 64 * KIB, MIB, IN(config, stack_bytes), NULL,
@@ -236,6 +240,35 @@ const struct option config_options[] = {
 const unsigned config_options_n = sizeof config_options / sizeof config_options[0];
 _Static_assert(sizeof config_options / sizeof config_options[0] <= CONFIG_OPTIONS_MAX,
                "CONFIG_OPTIONS_MAX has no room for the table");
+
+/*
+ * A router has 16 MB of flash and 128 MB of memory, most of which its system has taken, and 32
+ * bits; a board a gigabyte and an SD card; a vps as much, a disk, and more visitors.
+ *
+ * streams     A stream costs a worker and what its answer takes (measured in README). The pool
+ *             has streams + 2 workers in any case, so that somebody is left to say no.
+ * stack       Workers touch 20 KiB of theirs at most, measured on 64 bits with glibc and its own
+ *             data in them (tests/e2e/test_profile.py holds it to 32). On 32 bits pointers are
+ *             smaller, and the buffers, most of it, are the same; printf of musl can take 8 KiB
+ *             more. 64K is twice that. Memory takes only what is touched: the rest counts
+ *             where a kernel promises no more than it has, and in a small address space.
+ * buffer      Of each open answer, if its caller does not read. In all streams x buffer: 256K,
+ *             2M, 16M. A token is an event of some 200 bytes, so 64K hold the 300 tokens of
+ *             max-output-tokens' default, and nobody waits for the one who does not read.
+ * store-size  The most of flash or, with the store on tmpfs, of memory. A caller's rows take
+ *             200 bytes with the default limits and 500 with four more. The default 600 calls a
+ *             day, each by another caller, kept for seven days and today, are 2.4 MB: below the
+ *             three quarters of 4M at which the owner is told. 64M hold 40,000 callers a day.
+ * size        Transcripts, where they are kept, fill theirs. An ordinary one has 2 KB.
+ */
+const struct option_profile config_profiles[] = {
+    {SECTION_SERVER, "streams", {"4", NULL, "32"}},
+    {SECTION_SERVER, "stack", {"64K", NULL, NULL}},
+    {SECTION_SERVER, "buffer", {"64K", NULL, "512K"}},
+    {SECTION_SITE, "store-size", {"4M", NULL, "64M"}},
+    {SECTION_TRANSCRIPTS, "size", {"4M", NULL, "64M"}},
+};
+const unsigned config_profiles_n = sizeof config_profiles / sizeof config_profiles[0];
 
 bool config_section_titled(enum config_section s)
 {

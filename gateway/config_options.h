@@ -11,6 +11,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "gateway/config.h"
+
 enum config_section {
     SECTION_SITE,
     SECTION_MODEL, /* titled, any number */
@@ -80,6 +82,16 @@ bool config_option_lists(const struct option *o);
 
 /* The first row of a section and how many there are. */
 const struct option *config_section_options(enum config_section s, unsigned *n);
+
+/* What a profile has in place of an option's own fallback; what is written wins over both. */
+struct option_profile {
+    uint8_t section;
+    const char *key;
+    const char *fallback[PROFILES]; /* NULL: the row's own */
+};
+
+extern const struct option_profile config_profiles[];
+extern const unsigned config_profiles_n;
 
 extern const char *const config_section_names[SECTIONS];
 bool config_section_titled(enum config_section s);

@@ -336,3 +336,18 @@ bool config_source_environment(struct config_source *s, char *const *env)
     }
     return true;
 }
+
+/* ---- the profile ---- */
+
+void config_source_profile(struct config_source *s, enum profile p)
+{
+    for (unsigned i = 0; i < config_profiles_n; i++) {
+        const struct option_profile *row = &config_profiles[i];
+        enum config_section section = (enum config_section)row->section;
+        struct config_block *b = config_source_find(s, section, "");
+        struct config_written *v = value_of(b, config_option(section, row->key));
+
+        if (v->text == NULL)
+            v->text = row->fallback[p];
+    }
+}

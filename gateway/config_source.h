@@ -73,6 +73,9 @@ bool config_source_append(struct config_source *s, const char *text, unsigned li
 const struct config_written *config_source_value(const struct config_block *b,
                                                  const struct option *o);
 
+/* Once all is taken: writes what the profile says of options that nobody has written. */
+void config_source_profile(struct config_source *s, enum profile p);
+
 /* Takes PENNYGATE_SECTION[_TITLE]_KEY; fails for a PENNYGATE_* that is no option. `env` is
  * borrowed for as long as the source lives. */
 bool config_source_environment(struct config_source *s, char *const *env);

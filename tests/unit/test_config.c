@@ -47,13 +47,20 @@ static enum error load_env(const char *text, const char *variable, struct config
     return config_load(scratch_path("c.conf"), env, out, message);
 }
 
-static struct config *must_load(const char *text)
+#define BOARD_STORE_MIB (sizeof(void *) == 4 ? 16 : 32)
+
+static struct config *must_load_env(const char *text, const char *variable)
 {
     struct config *c = NULL;
 
-    if (load_env(text, NULL, &c) != ERROR_NONE)
+    if (load_env(text, variable, &c) != ERROR_NONE)
         fail_msg("%s", message);
     return c;
+}
+
+static struct config *must_load(const char *text)
+{
+    return must_load_env(text, NULL);
 }
 
 static void must_fail(const char *what, const char *text, const char *variable,
@@ -383,7 +390,9 @@ static void test_refused_values(void **state)
         {"a stack too small", "server", "stack = 63K", "out of range: 64K to 1M"},
         {"no line of log at all", "log", "rate = 0", "out of range: 1 to 1000"},
         {"too many lines of log", "log", "rate = 1001", "out of range: 1 to 1000"},
-        {"a buffer that libcurl overfills", "server", "buffer = 15K", "out of range: 16K to 4M"},
+        {"a buffer that libcurl overfills", "server", "buffer = 15K",
+         "out of range: 16K to 4M"},
+        {"an unknown profile", "server", "profile = laptop", "none of: router board vps"},
         {"too many streams", "server", "streams = 129", "out of range: 1 to 128"},
         {"a socket path that no address holds", "server",
          "socket = "
@@ -546,11 +555,12 @@ static void test_defaults(void **state)
     assert_false(c->local_time);
     assert_false(c->site_ceiling_none);
     assert_int_equal(c->retention_ms, 7 * 86400000LL);
-    assert_int_equal(c->store_size, sizeof(void *) == 4 ? 16 << 20 : 32 << 20);
+    assert_int_equal(c->store_size, BOARD_STORE_MIB << 20);
     assert_int_equal(c->max_message_chars, 2000);
     assert_int_equal(c->max_input_chars, 8000);
     assert_int_equal(c->max_history, 10);
     assert_int_equal(c->max_body_bytes, 65536);
+    assert_int_equal(c->profile, PROFILE_BOARD);
     assert_int_equal(c->streams, 8);
     assert_int_equal(c->stack_bytes, 131072);
     assert_int_equal(c->buffer_bytes, 262144);
@@ -1176,6 +1186,8 @@ static void test_refused_overrides(void **state)
         {"octal", "PENNYGATE_VISITOR_LIMIT=010", "PENNYGATE_VISITOR_LIMIT: max '010' is not"},
         {"negative", "PENNYGATE_SITE_LIMIT=-1", "PENNYGATE_SITE_LIMIT: max '-1' is not"},
         {"empty", "PENNYGATE_SITE_LIMIT=", "PENNYGATE_SITE_LIMIT: max '' is not"},
+        {"an unknown profile", "PENNYGATE_SERVER_PROFILE=pc",
+         "PENNYGATE_SERVER_PROFILE: profile 'pc' is none of: router board vps"},
         {"out of range", "PENNYGATE_SERVER_STREAMS=0",
          "PENNYGATE_SERVER_STREAMS: streams '0' is out of range"},
         {"a list with a gap", "PENNYGATE_ALERTS_AT=50,,80", "at '' is not an entry"},
@@ -1820,6 +1832,7 @@ static void test_what_can_be_swapped(void **state)
         {"streams", SITE "server { streams = 9 }\n", false},
         {"stacks", SITE "server { stack = 256K }\n", false},
         {"buffers", SITE "server { buffer = 16K }\n", false},
+        {"the profile", SITE "server { profile = vps }\n", false},
         {"the socket", SITE "server { socket = '/run/a' }\n", false},
         {"the log", SITE "log { level = error }\n", false},
     };
@@ -1902,6 +1915,55 @@ static void test_what_a_process_is_built_by(void **state)
     assert_int_equal(server.streams, 3);
     assert_int_equal(server.stop_ms, 7);
     config_drop(c);
+}
+
+/* ---- profiles ---- */
+
+static void test_a_profile_is_a_set_of_defaults(void **state)
+{
+    static const struct {
+        const char *what, *text, *variable;
+        struct {
+            unsigned streams, stack_kib, buffer_kib, store_mib, transcripts_mib;
+        } of;
+    } rows[] = {
+        {"a router", "server { profile = router }\n", NULL, {4, 64, 64, 4, 4}},
+        {"a board", "server { profile = board }\n", NULL, {8, 128, 256, BOARD_STORE_MIB, 16}},
+        {"without one", "", NULL, {8, 128, 256, BOARD_STORE_MIB, 16}},
+        {"a vps", "server { profile = vps }\n", NULL, {32, 128, 512, 64, 64}},
+        {"of the environment",
+         "server { profile = vps }\n",
+         "PENNYGATE_SERVER_PROFILE=router",
+         {4, 64, 64, 4, 4}},
+        {"what is written wins, wherever it stands",
+         "server { streams = 5 profile = router stack = 96K }\ntranscripts { size = 5M }\n",
+         NULL,
+         {5, 96, 64, 4, 5}},
+        {"also if it is written for a board",
+         "server { profile = router streams = 8 }\n",
+         NULL,
+         {8, 64, 64, 4, 4}},
+        {"and in the environment",
+         "server { profile = router }\n",
+         "PENNYGATE_SITE_STORE_SIZE=6M",
+         {4, 64, 64, 6, 4}},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        char text[512];
+        struct config *c;
+
+        snprintf(text, sizeof text, "%s%s", SITE, rows[i].text);
+        c = must_load_env(text, rows[i].variable);
+        if (c->streams != rows[i].of.streams || c->stack_bytes >> 10 != rows[i].of.stack_kib ||
+            c->buffer_bytes >> 10 != rows[i].of.buffer_kib ||
+            c->store_size >> 20 != rows[i].of.store_mib ||
+            c->transcripts_size >> 20 != rows[i].of.transcripts_mib)
+            fail_msg("%s: %u streams, %zu, %zu, %zu, %zu bytes", rows[i].what, c->streams,
+                     c->stack_bytes, c->buffer_bytes, c->store_size, c->transcripts_size);
+        config_drop(c);
+    }
 }
 
 /* ---- the manual page ---- */
@@ -2048,6 +2110,36 @@ static void test_the_manual_tells_the_table(void **state)
     free(manual);
 }
 
+/* Each row of the table of profiles, with what the option has by itself where that is meant. */
+static void test_the_manual_tells_the_profiles(void **state)
+{
+    char *manual = NULL;
+    size_t n;
+
+    (void)state;
+    assert_int_equal(file_read(MANUAL, 1 << 20, &manual, &n), ERROR_NONE);
+    for (unsigned i = 0; i < config_profiles_n; i++) {
+        const struct option_profile *p = &config_profiles[i];
+        const struct option *o = config_option((enum config_section)p->section, p->key);
+        char line[128];
+        int k = snprintf(line, sizeof line, "\n.It Ic %s Ta %s", p->key,
+                         config_section_names[p->section]);
+
+        assert_non_null(o);
+        for (unsigned j = 0; j < PROFILES; j++) {
+            const char *text = p->fallback[j] != NULL ? p->fallback[j] : o->fallback;
+
+            if (strcmp(p->key, "store-size") == 0 && j == PROFILE_BOARD)
+                text = "32M"; /* as it is on most machines */
+            k += snprintf(line + k, sizeof line - (size_t)k, " Ta %s", text);
+        }
+        strcat(line, "\n");
+        if (strstr(manual, line) == NULL)
+            fail_msg("pennygate.conf(5) has no line%s", line);
+    }
+    free(manual);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -2086,7 +2178,9 @@ int main(void)
         cmocka_unit_test(test_policy),
         cmocka_unit_test(test_server_defaults),
         cmocka_unit_test(test_what_a_process_is_built_by),
+        cmocka_unit_test(test_a_profile_is_a_set_of_defaults),
         cmocka_unit_test(test_the_manual_tells_the_table),
+        cmocka_unit_test(test_the_manual_tells_the_profiles),
         cmocka_unit_test(test_the_manual_has_examples),
     };
 
