@@ -395,6 +395,11 @@ def test_f42_the_map_is_full(site, model):
     until(lambda: server.chat(source="127.9.9.9").status == 200, 15, "service with a larger map")
     for n in range(100):
         assert server.chat(source=f"127.9.8.{1 + n}").status == 200
+    used = place.used("site-day")
+    place.site["store-size"] = "1M"  # as a profile for a smaller machine does
+    place.write()
+    until(lambda: many_callers(server, 4000)[1].code == "meter_unavailable", 15, "that the smaller map is full")
+    assert place.used("site-day") >= used, "nothing that was counted is lost"
 
 
 @pytest.fixture

@@ -12,12 +12,15 @@
 
 #include "gateway/call.h"
 
+#define SHARED_BYTES (3 * UPSTREAM_BUFFER)
+
 static struct call_queue queue;
 static struct call *c;
 
 static int setup(void **state)
 {
     struct call_request r = {.url = "http://127.0.0.1/",
+                             .shared_bytes = SHARED_BYTES,
                              .connect_timeout_ms = 100,
                              .first_byte_timeout_ms = 300,
                              .idle_timeout_ms = 200,
@@ -225,6 +228,16 @@ static void a_paused_call_is_queued_once_half_is_free(void **state)
     assert_false(abort_it);
 }
 
+static void on_a_shared_connection_a_call_holds_what_its_request_says(void **state)
+{
+    static char bytes[SHARED_BYTES];
+
+    (void)state;
+    call_shares_connection(c);
+    assert_true(call_body(c, bytes, sizeof bytes, 1));
+    assert_false(call_body(c, bytes, 1, 1));
+}
+
 static void bytes_come_before_the_end(void **state)
 {
     enum call_end end;
@@ -277,6 +290,7 @@ int main(void)
         TEST(clocks_run_one_after_the_other),
         TEST(idle_clock_stands_still_while_paused),
         TEST(a_paused_call_is_queued_once_half_is_free),
+        TEST(on_a_shared_connection_a_call_holds_what_its_request_says),
         TEST(bytes_come_before_the_end),
         TEST(an_ended_call_is_in_no_queue),
         TEST(nothing_is_posted_while_stopping),
