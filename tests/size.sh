@@ -1,5 +1,6 @@
 #!/bin/sh
-# The size of the program without symbols, and its memory once it serves and has no caller.
+# The size of the program without symbols, and its memory once it serves and has no caller, with
+# each profile. With streams: tests/bench/run profiles.
 set -eu
 scratch=$(mktemp -d)
 pid=''
@@ -18,10 +19,17 @@ owner=''
 [ "$(id -u)" != 0 ] || owner='--owner root'
 # shellcheck disable=SC2086 # two words or none
 "$scratch/pennygate" init $owner -c "$scratch/conf" >/dev/null
-"$scratch/pennygate" serve -c "$scratch/conf" 2>"$scratch/log" &
-pid=$!
-until [ -S "$scratch/socket" ]; do
-    kill -0 "$pid" || { cat "$scratch/log"; exit 1; }
-    sleep 0.05 # poll
+for profile in router board vps; do
+    rm -f "$scratch/socket"
+    PENNYGATE_SERVER_PROFILE=$profile "$scratch/pennygate" serve -c "$scratch/conf" >"$scratch/log" 2>&1 &
+    pid=$!
+    until [ -S "$scratch/socket" ]; do
+        kill -0 "$pid" || { cat "$scratch/log"; exit 1; }
+        sleep 0.05 # poll
+    done
+    printf 'idle:     %s KiB PSS, profile %s\n' \
+        "$(awk '/^Pss:/ { print $2 }' "/proc/$pid/smaps_rollup")" "$profile"
+    kill "$pid"
+    wait "$pid"
+    pid=''
 done
-awk '/^Pss:/ { print "idle:     " $2 " KiB PSS" }' "/proc/$pid/smaps_rollup"
