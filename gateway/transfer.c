@@ -143,6 +143,14 @@ static bool set_callbacks(CURL *easy, struct call *c)
            SET(CURLOPT_PREREQDATA, c);
 }
 
+/* A directory of the system's that libcurl was built with would be trusted beside the file; and
+ * with one libcurl reads the file anew for each connection, and keeps it with each. */
+bool transfer_trust(CURL *easy, const char *ca_file)
+{
+    return ca_file == NULL ||
+           (SET(CURLOPT_CAINFO, ca_file) && SET(CURLOPT_CAPATH, (char *)NULL));
+}
+
 static bool set_request(CURL *easy, const struct call *c, CURLSH *sessions)
 {
     const struct call_request *r = &c->request;
@@ -155,8 +163,7 @@ static bool set_request(CURL *easy, const struct call *c, CURLSH *sessions)
            SET(CURLOPT_POSTFIELDSIZE_LARGE, (curl_off_t)r->n_body) &&
            SET(CURLOPT_HTTP_VERSION, version) && SET(CURLOPT_PIPEWAIT, (long)https) &&
            SET(CURLOPT_CONNECTTIMEOUT_MS, (long)r->connect_timeout_ms) &&
-           SET(CURLOPT_SHARE, sessions) &&
-           (r->ca_file == NULL || SET(CURLOPT_CAINFO, r->ca_file));
+           SET(CURLOPT_SHARE, sessions) && transfer_trust(easy, r->ca_file);
 }
 
 bool transfer_set(struct call *c, CURLSH *sessions)

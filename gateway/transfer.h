@@ -25,6 +25,10 @@ void transfer_wipe_headers(struct curl_slist **headers);
 /* A POST over http or https only, without redirects, proxies or signals. False: not taken. */
 bool transfer_fix(CURL *easy);
 
+/* Trusts the certificates of this file alone; NULL: those that libcurl was built for. False: not
+ * taken. */
+bool transfer_trust(CURL *easy, const char *ca_file);
+
 /* Makes c->easy, a handle without options, a transfer of the call. */
 bool transfer_set(struct call *c, CURLSH *sessions);
 

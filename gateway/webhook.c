@@ -135,7 +135,7 @@ static bool set(CURL *easy, const struct webhook *w, const char *body, size_t *g
            SET(CURLOPT_URL, w->url) && SET(CURLOPT_HTTPHEADER, *headers) &&
            SET(CURLOPT_POSTFIELDS, body) && SET(CURLOPT_WRITEFUNCTION, discard) &&
            SET(CURLOPT_WRITEDATA, got) && SET(CURLOPT_HTTP_VERSION, CURL_HTTP_VERSION_1_1) &&
-           (w->ca_file == NULL || SET(CURLOPT_CAINFO, w->ca_file));
+           transfer_trust(easy, w->ca_file);
 }
 
 /* NULL once the transfer has come to its end, or why it was left before. */

@@ -5,6 +5,7 @@ import gzip
 import json
 import re
 import socket
+import shutil
 import subprocess
 import threading
 
@@ -241,3 +242,32 @@ def test_f48_no_proxy_of_the_environment_or_of_a_caller_is_used(  # noqa: F811: 
     subprocess.run(["curl", "-sS", api.url.replace("https", "http")], env=place.environment(), check=False,
                    capture_output=True)
     until(lambda: proxy.seen == 1, 10, "a program that does believe them")
+
+
+ROOTS = "/etc/ssl/certs"  # where a libcurl looks that was built with a directory of them
+# In a mount namespace of its own the system's directory is this one.
+INSTEAD = ["unshare", "-m", "sh", "-c", f'mount --bind "$0" {ROOTS} && exec "$@"']
+
+
+def may_mount():
+    return subprocess.run([*INSTEAD, ROOTS, "true"], capture_output=True, check=False).returncode == 0
+
+
+@pytest.mark.skipif(not may_mount(), reason="no mount namespaces here")
+@pytest.mark.parametrize("ca_file, status", [(None, 200), ("other", 502), ("right", 200)])
+def test_beside_a_ca_file_the_systems_certificates_are_not_trusted(site, upstream, ca_file, status):
+    place = site(init=False)
+    path, context = certificate(place.directory, "right")
+    certificate(place.directory, "other", address="192.0.2.1")
+    roots = place.directory / "roots"
+    roots.mkdir()
+    name = subprocess.run(["openssl", "x509", "-hash", "-noout", "-in", path], capture_output=True, text=True,
+                          check=True).stdout.strip()
+    shutil.copy(path, roots / f"{name}.0")
+    shutil.copy(path, roots / "ca-certificates.crt")  # for one that was built with a file
+    api = upstream(plain(body=whole("openai", False)), tls=context)
+    place.demo.update({"url": api.url, "ca-file": ca_file and place.directory / f"{ca_file}.crt"})
+    place.write()
+    server = place.init().start("external", prefix=[*INSTEAD, str(roots)])
+    assert server.chat(ASK).status == status
+    assert api.count == (status == 200)
