@@ -2133,7 +2133,7 @@ static void test_the_manual_tells_the_profiles(void **state)
                 text = "32M"; /* as it is on most machines */
             k += snprintf(line + k, sizeof line - (size_t)k, " Ta %s", text);
         }
-        strcat(line, "\n");
+        snprintf(line + k, sizeof line - (size_t)k, "\n");
         if (strstr(manual, line) == NULL)
             fail_msg("pennygate.conf(5) has no line%s", line);
     }
