@@ -9,7 +9,7 @@ set -eu
 build='gcc libc6-dev make libfcgi-dev liblmdb-dev libbearssl-dev libjansson-dev libconfuse-dev
     libcurl4-openssl-dev'
 run='lighttpd libmicrohttpd-dev curl ca-certificates'
-tests='libcmocka-dev python3 python3-pytest python3-hypothesis strace git clang clang-format
+tests='libcmocka-dev python3 python3-pytest python3-pytest-xdist python3-hypothesis strace git clang clang-format
     clang-tidy libclang-rt-14-dev cppcheck shellcheck mandoc universal-ctags procps'
 servers='apache2 libapache2-mod-fcgid nginx-light caddy openssl'
 clients='chromium chromium-driver python3-selenium'

@@ -442,6 +442,9 @@ class Server:
         assert self.process.poll() is None, self.log()
         # It listens before it can be told to stop: a SIGTERM then would leave pennygate behind.
         Call(self.port, "GET", "/").answer()
+        # Nor is what it has forked still itself: that would take the SIGTERM for itself and forget it.
+        until(lambda: self.mode != "spawned" or not any(
+            name_of(pid) == name_of(self.process.pid) for pid in children(self.process.pid)), 10, "pennygate's start")
 
     def is_external(self):
         """Whether pennygate runs by itself."""

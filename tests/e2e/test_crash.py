@@ -1,5 +1,6 @@
 """Processes that die or stop: F12, F45, F54. Money stays charged, places are free at once, and
 nobody waits for a process that does not move."""
+import contextlib
 import os
 import pathlib
 import signal
@@ -160,7 +161,9 @@ def test_kill_9_at_any_point_of_a_commit(site, model, calls, most):
         server = place.start("external", prefix=strace(calls, f"signal=SIGKILL:when={when}"))
         for n in range(2):
             server.chat(source=f"127.0.5.{1 + n}")
-        died += not server.gateways()
+        with contextlib.suppress(AssertionError):  # a settle comes a second later, some syncs never
+            until(lambda: not server.gateways(), 2, "the kill")
+            died += 1
         end(server)
         called = model.count
         used = place.used("site-day")

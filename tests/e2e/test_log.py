@@ -112,8 +112,9 @@ def test_events_and_complaints_are_objects_too(gate, model):
     server = gate(log={"format": "json"}, demo={"breaker-after": 1})
     model.set(status=500)
     line_of(server, server.chat(), "json")
+    event = until(lambda: next((one for one in objects(server) if one.get("event") == "breaker_open"), None),
+                  5, "the event, which comes with the settle")
     found = objects(server)
-    event = next(one for one in found if one.get("event") == "breaker_open")
     assert event["level"] == "warning" and event["model"] == "demo" and event["seconds"] == 30
     assert "message" not in event
     complaint = next(one for one in found if one["level"] == "error")

@@ -82,10 +82,10 @@ def test_an_error_inside_a_200(site, model, kind):
 
 @pytest.mark.parametrize("url, reason, hint", [
     ("http://" + "a" * 64 + ".invalid/v1", "resolve host", "url"),
-    (f"http://127.0.0.1:{free_port()}/v1", "connect to server", "url"),
+    ("http://127.0.0.1:{port}/v1", "connect to server", "url"),
 ])
 def test_no_connection(site, model, url, reason, hint):
-    server = site(demo={"url": url}).start()
+    server = site(demo={"url": url.format(port=free_port())}).start()
     for _ in range(3):
         assert server.chat().code == "upstream_unreachable"
     line = told(server)

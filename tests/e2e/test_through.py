@@ -78,7 +78,8 @@ class Relay:
         self.site, self.target, self.tls = server.site, server.port, tls
         self.listening = socket.create_server(("127.0.0.1", 0))
         self.port = self.listening.getsockname()[1]
-        threading.Thread(target=self.accept, daemon=True).start()
+        self.thread = threading.Thread(target=self.accept, daemon=True)
+        self.thread.start()
 
     def accept(self):
         with contextlib.suppress(OSError):
@@ -107,6 +108,9 @@ class Relay:
         return self
 
     def __exit__(self, *_):
+        """The thread first: it would take another's connections once the descriptor is given out again."""
+        self.listening.shutdown(socket.SHUT_RDWR)
+        self.thread.join()
         self.listening.close()
 
 
