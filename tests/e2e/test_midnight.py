@@ -2,15 +2,12 @@
 clock_shim.c: F43, F44, F49. No test waits for a real midnight."""
 import calendar
 import datetime
-import shutil
 
 import pytest
 
+from clocks import SECOND, UTC, Clocks
 from harness import ROOT, limit, until
 
-SHIM = ROOT / "build/clock-shim.so"
-UTC = datetime.timezone.utc
-SECOND = datetime.timedelta(seconds=1)
 TODAY = datetime.datetime.now(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
 MIDNIGHT = TODAY + datetime.timedelta(days=2)  # hours before it are not before the build's date
 LAST = TODAY.replace(day=calendar.monthrange(TODAY.year, TODAY.month)[1])
@@ -28,9 +25,8 @@ def clock(site):
             self.place = site(init=False, **options)
             if fill:
                 fill(self.place)
-            self.file = self.place.directory / "offset"
-            shim = shutil.copy(SHIM, self.place.directory)  # where its user can read it
-            self.place.env = {"LD_PRELOAD": shim, "CLOCK_SHIM": str(self.file), **dict(env)}
+            self.place.env = dict(env)
+            self.clocks = Clocks(self.place)
             self.to(begin - made)
             self.place.init()
             self.server = self.place.start(mode)
@@ -38,12 +34,7 @@ def clock(site):
             self.to(begin)
 
         def to(self, moment):
-            """Not a moment sooner: the shim and the rounding here lose up to two milliseconds."""
-            new = self.place.directory / "offset.new"
-            offset = (moment - datetime.datetime.now(UTC)) / datetime.timedelta(milliseconds=1) + 2
-            new.write_text(f"{offset:.0f}", encoding="ascii")
-            new.chmod(0o644)
-            new.rename(self.file)
+            self.clocks.set(moment)
 
         def statuses(self, n):
             return [self.server.chat().status for _ in range(n)]
