@@ -5,6 +5,7 @@
 #include "platform/clock.h"
 
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdlib.h>
 #include <time.h>
@@ -19,8 +20,8 @@
 #define BOOT_ID_FILE "/proc/sys/kernel/random/boot_id"
 #define BOOT_ID_TEXT 36 /* 32 hexadecimal digits and 4 hyphens; then a newline */
 
-static pthread_once_t boot_id_once = PTHREAD_ONCE_INIT;
-static bool boot_id_known;
+static pthread_mutex_t boot_id_lock = PTHREAD_MUTEX_INITIALIZER;
+static atomic_bool boot_id_known; /* set after boot_id, which nobody writes any more then */
 static uint8_t boot_id[16];
 
 static bool read_ms(clockid_t clock, int64_t *ms)
@@ -71,15 +72,28 @@ static void read_boot_id(void)
 
     if (file_read(BOOT_ID_FILE, BOOT_ID_TEXT + 1, &text, &n) != ERROR_NONE)
         return;
-    boot_id_known = parse_boot_id(text, n, boot_id);
+    atomic_store(&boot_id_known, parse_boot_id(text, n, boot_id));
     free(text);
+}
+
+/* Tried again until it could be read: nobody should have to restart what was started before
+ * /proc was there. */
+static bool know_boot_id(void)
+{
+    if (atomic_load(&boot_id_known))
+        return true;
+    pthread_mutex_lock(&boot_id_lock);
+    if (!atomic_load(&boot_id_known))
+        read_boot_id();
+    pthread_mutex_unlock(&boot_id_lock);
+    return atomic_load(&boot_id_known);
 }
 
 enum error clock_read(struct clock_now *out)
 {
     struct clock_now now;
 
-    if (pthread_once(&boot_id_once, read_boot_id) != 0 || !boot_id_known)
+    if (!know_boot_id())
         return ERROR_CLOCK;
     if (!read_ms(CLOCK_REALTIME, &now.wall_ms) || !read_ms(CLOCK_BOOTTIME, &now.boot_ms))
         return ERROR_CLOCK;

@@ -19,7 +19,7 @@ struct clock_now {
 typedef enum error clock_fn(struct clock_now *out);
 
 /*
- * Reads both clocks and the boot id (read once a process and kept). ERROR_CLOCK if one cannot
+ * Reads both clocks and the boot id (kept once it could be read). ERROR_CLOCK if one cannot
  * be read or the wall clock is before the build date (BUILD_TIME, seconds, from the Makefile):
  * a machine without a clock battery must not open a window in 1970.
  */
