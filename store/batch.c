@@ -80,6 +80,7 @@ static enum error begin(struct batch *b)
         (e = ledger_periods_refresh(l, false)) != ERROR_NONE)
         return e;
     bool new_boot = memcmp(b->state.time.boot_id, b->now.boot_id, sizeof b->now.boot_id) != 0;
+    b->committed_ms = b->state.time.time_ms;
     storetime_advance(&b->state.time, &b->now);
     return new_boot ? batch_new_boot(b) : ERROR_NONE;
 }
@@ -143,8 +144,9 @@ static enum error finish(struct batch *b, bool timed)
     if (!b->changed && !timed)
         return ERROR_NONE;
     if ((e = batch_fold(b)) != ERROR_NONE || (e = erase(b)) != ERROR_NONE ||
-        (e = batch_periods(b)) != ERROR_NONE || (e = batch_history_flush(b)) != ERROR_NONE)
+        (e = batch_history_flush(b)) != ERROR_NONE)
         return e;
+    batch_periods(b);
     if (!b->changed)
         return ERROR_NONE;
     key_state(&key);
@@ -199,10 +201,12 @@ static enum error attempt(struct ledger *l, struct op *(*take)(void *), void *ar
         return e;
     }
     e = kv_commit(b.txn);
-    if (e == ERROR_NONE)
+    if (e == ERROR_NONE) {
         note_committed(&b);
-    else if (e != ERROR_STORE_FULL)
+        batch_drop_keys(&b);
+    } else if (e != ERROR_STORE_FULL) {
         ledger_break(l, e);
+    }
     return e;
 }
 

@@ -9,10 +9,12 @@ struct batch {
     struct kv_txn *txn;
     struct state state; /* advanced to `now`; written back if anything changed */
     struct clock_now now;
-    unsigned added;         /* rows that may have been added: twice as many ended ones go */
-    bool erased;            /* ended rows were looked for */
-    bool changed;           /* otherwise the transaction is aborted: refusals write nothing */
-    struct policy policy;   /* of the last operation: zone and retention for upkeep */
+    int64_t committed_ms; /* store time as it was found */
+    unsigned added;       /* rows that may have been added: twice as many ended ones go */
+    bool erased;          /* ended rows were looked for */
+    bool old_keys;        /* period keys can go, once the time by which they can is committed */
+    bool changed;         /* otherwise the transaction is aborted: refusals write nothing */
+    struct policy policy; /* of the last operation: zone and retention for upkeep */
     struct history_day day; /* the history record in hand; written when another is needed */
     bool day_loaded, day_changed;
     unsigned alerts; /* queued in it */
@@ -34,7 +36,8 @@ enum error batch_history_flush(struct batch *b);
 enum error batch_new_boot(struct batch *b);
 enum error batch_fold(struct batch *b);
 enum error batch_erase(struct batch *b, unsigned most);
-enum error batch_periods(struct batch *b);
+void batch_periods(struct batch *b);
+void batch_drop_keys(struct batch *b);
 enum error batch_windows(struct batch *b, struct op *op);
 
 /*

@@ -251,23 +251,59 @@ static enum error write_periods(struct ledger *l, const struct periods *p)
     return e;
 }
 
-/* Whether the old keys stay a while longer is no matter of counting: a failure is only told. */
-enum error batch_periods(struct batch *b)
+/* Whether keys in p are needed no more at the store time of s; they have gone from p then. */
+static bool advance(const struct batch *b, const struct state *s, struct periods *p)
+{
+    ledger_periods_copy(b->ledger, p);
+    return storetime_may_erase(&s->time, s->time.time_ms) &&
+           periods_advance(p, view_zone(b->ledger, &b->policy), s->time.time_ms);
+}
+
+/*
+ * A key goes only by a time that is committed: if the store did not have it, a clock that is put
+ * back, or a boot, could lead back to a time whose key is gone, and nobody could be counted.
+ */
+void batch_periods(struct batch *b)
+{
+    struct periods p;
+
+    b->old_keys = advance(b, &b->state, &p);
+    b->changed = b->changed || b->old_keys;
+    mac_wipe(&p, sizeof p);
+}
+
+/* Under the lock, as other processes write the file, too. */
+static enum error drop_keys(struct batch *b)
 {
     struct ledger *l = b->ledger;
-    static struct log_once once;
+    struct state s;
     struct periods p;
+    enum error e = ledger_read_state(b->txn, &s);
+
+    if (e != ERROR_NONE || (e = ledger_periods_refresh(l, false)) != ERROR_NONE)
+        return e;
+    if (advance(b, &s, &p))
+        e = write_periods(l, &p);
+    mac_wipe(&p, sizeof p);
+    return e;
+}
+
+/* After the commit. Whether the old keys stay a while longer is no matter of counting: a failure is
+ * only told. */
+void batch_drop_keys(struct batch *b)
+{
+    static struct log_once once;
     enum error e;
 
-    if (!storetime_may_erase(&b->state.time, b->state.time.time_ms))
-        return ERROR_NONE;
-    ledger_periods_copy(l, &p);
-    if (periods_advance(&p, view_zone(l, &b->policy), b->state.time.time_ms) &&
-        (e = write_periods(l, &p)) != ERROR_NONE)
+    if (!b->old_keys)
+        return;
+    if ((e = kv_begin_write(b->ledger->kv, &b->txn)) == ERROR_NONE) {
+        e = drop_keys(b);
+        kv_abort(b->txn);
+    }
+    if (e != ERROR_NONE)
         log_line_once(&once, (int)e, LOG_LEVEL_WARNING, "event=period_keys_not_advanced: %s",
                       error_text(e));
-    mac_wipe(&p, sizeof p);
-    return ERROR_NONE;
 }
 
 /* Whether one of the limits that hold for the request names the window. */
@@ -363,7 +399,7 @@ static enum error add_window(struct batch *b, const struct op *op, struct window
     if (e == ERROR_NONE && !periods_find(p, code))
         e = periods_add(
             p, code,
-            window_oldest_period(w, view_zone(b->ledger, &op->policy), s->time.time_ms));
+            window_oldest_period(w, view_zone(b->ledger, &op->policy), b->committed_ms));
     if (e != ERROR_NONE)
         return e;
     s->window[s->n_windows].code = code;
