@@ -81,6 +81,7 @@ static enum error begin(struct batch *b)
         return e;
     bool new_boot = memcmp(b->state.time.boot_id, b->now.boot_id, sizeof b->now.boot_id) != 0;
     b->committed_ms = b->state.time.time_ms;
+    b->must_note = storetime_must_note(&b->state.time, &b->now);
     storetime_advance(&b->state.time, &b->now);
     return new_boot ? batch_new_boot(b) : ERROR_NONE;
 }
@@ -99,6 +100,7 @@ static enum error maintain(struct batch *b, struct op *op)
     enum error e = alert_sweep(b);
 
     (void)op;
+    b->changed = b->changed || b->must_note;
     return e == ERROR_NONE ? batch_erase(b, ERASE_TIMED) : e;
 }
 
@@ -302,7 +304,7 @@ static enum error look(void *arg, const struct view_context *c)
     struct periods p = c->ledger->periods;
 
     tell_owner(c, t);
-    w->is = board_differs(c) ||
+    w->is = board_differs(c) || storetime_must_note(&c->state->time, c->now) ||
             memcmp(c->state->time.boot_id, c->now->boot_id, sizeof c->now->boot_id) != 0 ||
             front_has_ended(c, TABLE_RESERVATION, c->now->boot_ms) || alert_wanted(c, t);
     if (storetime_may_erase(&c->state->time, t))

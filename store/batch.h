@@ -10,6 +10,7 @@ struct batch {
     struct state state; /* advanced to `now`; written back if anything changed */
     struct clock_now now;
     int64_t committed_ms; /* store time as it was found */
+    bool must_note;       /* it should be written although nothing else is, by timed work */
     unsigned added;       /* rows that may have been added: twice as many ended ones go */
     bool erased;          /* ended rows were looked for */
     bool old_keys;        /* period keys can go, once the time by which they can is committed */

@@ -44,6 +44,14 @@ int64_t storetime_now(const struct storetime *s, const struct clock_now *now)
     return wall_ms > slow_ms ? wall_ms : slow_ms;
 }
 
+bool storetime_must_note(const struct storetime *s, const struct clock_now *now)
+{
+    int64_t time_ms = storetime_now(s, now);
+
+    return time_ms > bounded(now->wall_ms) &&
+           time_ms - bounded(s->time_ms) >= STORETIME_NOTE_MS;
+}
+
 void storetime_advance(struct storetime *s, const struct clock_now *now)
 {
     int64_t elapsed = elapsed_ms(s, now);

@@ -29,6 +29,14 @@ struct storetime {
 /* Store time now; at least s->time_ms. */
 int64_t storetime_now(const struct storetime *s, const struct clock_now *now);
 
+/*
+ * Whether store time has gone on by so much since it was written, all of it ahead of the clock,
+ * that timed work should write it: it is boot time alone that says so, and with the boot it would be
+ * lost. Otherwise the windows of a machine that is never on for long would not end.
+ */
+#define STORETIME_NOTE_MS (5LL * 60 * 1000)
+bool storetime_must_note(const struct storetime *s, const struct clock_now *now);
+
 /* Writes now into s; sets the hold after a step of more than STORETIME_STEP_MS. */
 void storetime_advance(struct storetime *s, const struct clock_now *now);
 
