@@ -1,8 +1,8 @@
 /*
  * A ledger on a machine whose clocks go anywhere: a long walk over steps of the clock, boots,
- * sleep, and requests, with a model of what was admitted (CLOCK_WALKS=n for more of them). However the clocks go, no window of
- * the store's time admits more than its max, every wait that is told is real and bounded, and
- * nothing stays wrong once the clock is right.
+ * sleep, and requests, with a model of what was admitted (CLOCK_WALKS=n for more of them).
+ * However the clocks go, no window of the store's time admits more than its max, every wait
+ * that is told is real and bounded, and nothing stays wrong once the clock is right.
  */
 #include <inttypes.h>
 
