@@ -321,9 +321,8 @@ static enum error show_state(const struct config *c, struct ledger *l)
     if (s.paused)
         cli_wrap("note", "the site is paused: nobody is admitted until pennygate resume");
     if (s.store_ms > s.clock_ms + 1000)
-        cli_wrap(
-            "note", "its time is %s ahead of the clock (see pennygate clock)",
-            config_value_duration((uint64_t)(s.store_ms - s.clock_ms) / 1000 * 1000, text));
+        cli_wrap("note", "its time is %s ahead of the clock (see pennygate clock)",
+                 config_value_span((uint64_t)(s.store_ms - s.clock_ms), text));
     if (s.alerts > 0)
         cli_wrap("note", "%u alert%s to be delivered: if that stays so, the log says why",
                  s.alerts, s.alerts == 1 ? " waits" : "s wait");

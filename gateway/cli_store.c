@@ -56,7 +56,7 @@ static enum error show_clock(struct ledger *l, const struct policy *p)
             0, "",
             "the store's time is %s ahead of the clock; it goes on at half speed until the "
             "clock has caught up (pennygate clock reset: now)",
-            config_value_duration((uint64_t)(s.store_ms - s.clock_ms) / 1000 * 1000, text));
+            config_value_span((uint64_t)(s.store_ms - s.clock_ms), text));
     else
         printf("the store's time is the clock's\n");
     return ERROR_NONE;

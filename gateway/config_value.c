@@ -16,6 +16,8 @@
 #include "platform/mac.h"
 
 #define SECOND ((uint64_t)1000)
+#define MINUTE (60 * SECOND)
+#define HOUR   (60 * MINUTE)
 #define DAY    (86400 * SECOND)
 #define KIB    ((uint64_t)1024)
 #define MIB    (1024 * KIB)
@@ -507,6 +509,13 @@ char *config_value_amount(enum unit unit, uint64_t v, char out[CONFIG_VALUE_MAX]
 char *config_value_duration(uint64_t ms, char out[CONFIG_VALUE_MAX])
 {
     return write_number(OPTION_DURATION, ms, out);
+}
+
+char *config_value_span(uint64_t ms, char out[CONFIG_VALUE_MAX])
+{
+    uint64_t unit = ms >= 2 * DAY ? HOUR : ms >= 2 * HOUR ? MINUTE : SECOND;
+
+    return config_value_duration(ms / unit * unit, out);
 }
 
 /* NULL once it has been written to out by itself. */

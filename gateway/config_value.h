@@ -28,6 +28,10 @@ char *config_value_text(const struct option *o, const void *base, char out[CONFI
 /* A duration as check and stats write it: "90s", "2h". Returns out. */
 char *config_value_duration(uint64_t ms, char out[CONFIG_VALUE_MAX]);
 
+/* One that was measured, no finer than is of use: seconds, from two hours on minutes, from two
+ * days on hours. Returns out. */
+char *config_value_span(uint64_t ms, char out[CONFIG_VALUE_MAX]);
+
 /* What a limit of this unit counts: "40", "$2.00", "unlimited". Returns out. */
 char *config_value_amount(enum unit unit, uint64_t v, char out[CONFIG_VALUE_MAX]);
 

@@ -274,7 +274,7 @@ static void put_state(const struct lines *l, const struct report *r)
     sink_text(l->sink, " of the store in use\n");
     if (report_ahead_s(r) > 0)
         words(l, "clock", "the store's time is %.16s ahead of it (see pennygate clock)",
-              config_value_duration((uint64_t)report_ahead_s(r) * 1000, ahead));
+              config_value_span((uint64_t)report_ahead_s(r) * 1000, ahead));
     if (t->paused)
         lines_wrap(l, INDENT, TONE_WARNING, "paused",
                    "nothing is admitted until pennygate resume");
