@@ -425,7 +425,7 @@ enum error batch_alert_take(struct batch *b, struct op *op)
 /* After a jump of the clock nothing is old because of it. */
 static bool is_moot(const struct storetime *t, const struct alert_row *row)
 {
-    return storetime_may_erase(t, t->time_ms) && t->time_ms - row->queued_ms >= GIVE_UP_MS;
+    return storetime_erase_ms(t, t->time_ms) - row->queued_ms >= GIVE_UP_MS;
 }
 
 static enum error give_up(struct batch *b, uint64_t id, const struct alert_row *row)

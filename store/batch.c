@@ -305,12 +305,11 @@ static enum error look(void *arg, const struct view_context *c)
 
     tell_owner(c, t);
     w->is = board_differs(c) || storetime_must_note(&c->state->time, c->now) ||
-            memcmp(c->state->time.boot_id, c->now->boot_id, sizeof c->now->boot_id) != 0 ||
             front_has_ended(c, TABLE_RESERVATION, c->now->boot_ms) || alert_wanted(c, t);
-    if (storetime_may_erase(&c->state->time, t))
-        w->is = w->is || front_has_ended(c, TABLE_COUNTER, t) ||
-                front_has_ended(c, TABLE_DAY, t - w->policy->retention_ms) ||
-                periods_advance(&p, view_zone(c->ledger, w->policy), t);
+    t = storetime_erase_ms(&c->state->time, t);
+    w->is = w->is || front_has_ended(c, TABLE_COUNTER, t) ||
+            front_has_ended(c, TABLE_DAY, t - w->policy->retention_ms) ||
+            periods_advance(&p, view_zone(c->ledger, w->policy), t);
     mac_wipe(&p, sizeof p);
     return ERROR_NONE;
 }

@@ -450,6 +450,8 @@ void record_state(const struct state *s, struct record *out)
         put_int(&p, s->window[i].code, 4);
         put_int(&p, s->window[i].generation, 8);
     }
+    if (s->time.before_ms != 0) /* there has been no step yet, or none since it was kept */
+        put_int(&p, (uint64_t)s->time.before_ms, 8);
     record_end(out, &p);
 }
 
@@ -497,6 +499,8 @@ bool record_state_read(const struct kv_slice *v, struct state *out)
         s.window[i].code = (uint32_t)get_int(&g, 4);
         s.window[i].generation = get_int(&g, 8);
     }
+    if (g.at < g.end && (s.time.before_ms = get_up_to(&g, INSTANT_MAX_MS)) == 0)
+        return false;
     if (!get_done(&g))
         return false;
     *out = s;

@@ -174,6 +174,7 @@ enum error batch_clock_reset(struct batch *b, struct op *op)
         return e;
     b->state.time.time_ms = b->now.wall_ms;
     b->state.time.hold_until_ms = 0;
+    b->state.time.before_ms = 0;
     b->changed = true;
     e = alert_reset(b);
     for (unsigned i = 0; i < n && e == ERROR_NONE; i++)

@@ -44,33 +44,45 @@ int64_t storetime_now(const struct storetime *s, const struct clock_now *now)
     return wall_ms > slow_ms ? wall_ms : slow_ms;
 }
 
+static bool is_step(const struct storetime *s, const struct clock_now *now)
+{
+    int64_t elapsed = elapsed_ms(s, now);
+
+    return bounded(now->wall_ms) - bounded(s->time_ms) - (elapsed > 0 ? elapsed : 0) >
+           STORETIME_STEP_MS;
+}
+
 bool storetime_must_note(const struct storetime *s, const struct clock_now *now)
 {
     int64_t time_ms = storetime_now(s, now);
 
-    return time_ms > bounded(now->wall_ms) &&
-           time_ms - bounded(s->time_ms) >= STORETIME_NOTE_MS;
+    return is_step(s, now) || memcmp(s->boot_id, now->boot_id, sizeof s->boot_id) != 0 ||
+           (time_ms > bounded(now->wall_ms) &&
+            time_ms - bounded(s->time_ms) >= STORETIME_NOTE_MS);
 }
 
 void storetime_advance(struct storetime *s, const struct clock_now *now)
 {
     int64_t elapsed = elapsed_ms(s, now);
     int64_t time_ms = storetime_now(s, now);
-    int64_t step_ms = bounded(now->wall_ms) - bounded(s->time_ms) - (elapsed > 0 ? elapsed : 0);
     /* An odd millisecond that was not counted yet stays to be counted; otherwise store time
      * would stand still under a write each millisecond. */
     int64_t rest_ms = time_ms == half_rate_ms(s, elapsed) && elapsed > 0 ? elapsed % 2 : 0;
-    if (step_ms > STORETIME_STEP_MS)
+    if (is_step(s, now)) {
+        s->before_ms = bounded(s->time_ms);
         s->hold_until_ms = time_ms + STORETIME_HOLD_MS;
+    }
     s->time_ms = time_ms;
     if (elapsed >= 0) /* never back within a boot: the time between would count twice */
         s->boot_ms = bounded(now->boot_ms) - rest_ms;
     memcpy(s->boot_id, now->boot_id, sizeof s->boot_id);
 }
 
-bool storetime_may_erase(const struct storetime *s, int64_t store_ms)
+int64_t storetime_erase_ms(const struct storetime *s, int64_t store_ms)
 {
-    return store_ms >= s->hold_until_ms;
+    if (store_ms >= s->hold_until_ms)
+        return store_ms;
+    return s->before_ms < store_ms ? s->before_ms : store_ms;
 }
 
 int64_t storetime_wait_ms(const struct storetime *s, const struct clock_now *now,

@@ -15,7 +15,8 @@
 struct storetime {
     int64_t time_ms;       /* store time at the last write */
     int64_t boot_ms;       /* CLOCK_BOOTTIME then */
-    int64_t hold_until_ms; /* nothing is erased before this store time; 0: no hold */
+    int64_t hold_until_ms; /* until this store time little is erased; 0: no hold */
+    int64_t before_ms;     /* store time before the step; what had ended by then still can be */
     uint8_t boot_id[16];
 };
 
@@ -30,18 +31,24 @@ struct storetime {
 int64_t storetime_now(const struct storetime *s, const struct clock_now *now);
 
 /*
- * Whether store time has gone on by so much since it was written, all of it ahead of the clock,
- * that timed work should write it: it is boot time alone that says so, and with the boot it would be
- * lost. Otherwise the windows of a machine that is never on for long would not end.
+ * Whether timed work should write the time although nothing else is written: of another boot, or a
+ * step, so that its hold begins; or it has gone on by so much ahead of the clock. It is boot time
+ * alone that says so then, which is lost with the boot, and the windows of a machine that is never
+ * on for long would not end.
  */
 #define STORETIME_NOTE_MS (5LL * 60 * 1000)
 bool storetime_must_note(const struct storetime *s, const struct clock_now *now);
 
-/* Writes now into s; sets the hold after a step of more than STORETIME_STEP_MS. */
+/* Writes now into s; begins a hold after a step of more than STORETIME_STEP_MS. */
 void storetime_advance(struct storetime *s, const struct clock_now *now);
 
-/* Whether ended rows and keys may be erased at the store time. */
-bool storetime_may_erase(const struct storetime *s, int64_t store_ms);
+/*
+ * Rows and keys may be erased at the store time if they have ended by this one, which is no later.
+ * A step can be wrong, and is taken back by `clock reset`: what it has ended is kept through the
+ * hold. What had ended before goes: a machine that is on for an hour each week takes a step at each
+ * boot, and would keep everything for ever.
+ */
+int64_t storetime_erase_ms(const struct storetime *s, int64_t store_ms);
 
 /*
  * Real milliseconds from now until store time will be until_ms (0 if it is), given that the

@@ -73,7 +73,7 @@ static enum error count_unknown(struct batch *b, const struct hold *h)
 /* Whether the row under the cursor has ended; false also for a row of another table. */
 static bool has_ended(const struct batch *b, enum table t, const struct kv_slice *key)
 {
-    int64_t at, store_ms = b->state.time.time_ms;
+    int64_t at, store_ms = storetime_erase_ms(&b->state.time, b->state.time.time_ms);
 
     if (!key_instant(t, key, &at))
         return false;
@@ -153,8 +153,7 @@ enum error batch_erase(struct batch *b, unsigned most)
     /* Reservations go by boot time, which does not step: no hold applies to them. */
     enum error e = erase_table(b, TABLE_RESERVATION, &holds);
 
-    if (e != ERROR_NONE || !storetime_may_erase(&b->state.time, b->state.time.time_ms) ||
-        (e = batch_history_flush(b)) != ERROR_NONE)
+    if (e != ERROR_NONE || (e = batch_history_flush(b)) != ERROR_NONE)
         return e; /* flushed: a row that goes is added to the totals as it is in the store */
     for (unsigned i = 0; i < sizeof tables / sizeof *tables && e == ERROR_NONE; i++)
         e = erase_table(b, tables[i], &most);
@@ -255,8 +254,8 @@ static enum error write_periods(struct ledger *l, const struct periods *p)
 static bool advance(const struct batch *b, const struct state *s, struct periods *p)
 {
     ledger_periods_copy(b->ledger, p);
-    return storetime_may_erase(&s->time, s->time.time_ms) &&
-           periods_advance(p, view_zone(b->ledger, &b->policy), s->time.time_ms);
+    return periods_advance(p, view_zone(b->ledger, &b->policy),
+                           storetime_erase_ms(&s->time, s->time.time_ms));
 }
 
 /*

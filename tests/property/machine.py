@@ -14,7 +14,7 @@ class Machine:
 
     def __init__(self, wall_ms=T0):
         self.wall_ms, self.boot_ms, self.boot = wall_ms, 5000, 1
-        self.stored = pure.StoreTime(wall_ms, self.boot_ms, 0, self.now().boot_id)
+        self.stored = pure.StoreTime(wall_ms, self.boot_ms, 0, 0, self.now().boot_id)
 
     def now(self):
         return pure.clock(self.wall_ms, self.boot_ms, self.boot)

@@ -50,7 +50,7 @@ class ClockNow(Structure):
 
 
 class StoreTime(Structure):
-    _fields_ = [("time_ms", c_int64), ("boot_ms", c_int64), ("hold_until_ms", c_int64),
+    _fields_ = [("time_ms", c_int64), ("boot_ms", c_int64), ("hold_until_ms", c_int64), ("before_ms", c_int64),
                 ("boot_id", c_uint8 * 16)]
 
 
@@ -128,7 +128,7 @@ window_period = _declare("window_period", c_int64, Window, c_int64)
 _window_oldest_period = _declare("window_oldest_period", c_int64, Window, POINTER(Zone), c_int64)
 _storetime_now = _declare("storetime_now", c_int64, POINTER(StoreTime), POINTER(ClockNow))
 _storetime_advance = _declare("storetime_advance", None, POINTER(StoreTime), POINTER(ClockNow))
-_storetime_may_erase = _declare("storetime_may_erase", c_bool, POINTER(StoreTime), c_int64)
+_storetime_erase_ms = _declare("storetime_erase_ms", c_int64, POINTER(StoreTime), c_int64)
 _storetime_wait_ms = _declare("storetime_wait_ms", c_int64, POINTER(StoreTime),
                               POINTER(ClockNow), c_int64)
 _rule_decide = _declare("rule_decide", None, POINTER(RuleInput), POINTER(Verdict))
@@ -219,8 +219,8 @@ def storetime_advance(s, now):
     _storetime_advance(byref(s), byref(now))
 
 
-def storetime_may_erase(s, t_ms):
-    return _storetime_may_erase(byref(s), t_ms)
+def storetime_erase_ms(s, t_ms):
+    return _storetime_erase_ms(byref(s), t_ms)
 
 
 def storetime_wait_ms(s, now, until_ms):

@@ -105,8 +105,8 @@ class Site:
             assert bool(v.dry >> i & 1) == would
 
     def erase(self, t_ms):
-        if pure.storetime_may_erase(self.machine.stored, t_ms):
-            self.rows = {k: v for k, v in self.rows.items() if self.ends[k] > t_ms}
+        ended_ms = pure.storetime_erase_ms(self.machine.stored, t_ms)
+        self.rows = {k: v for k, v in self.rows.items() if self.ends[k] > ended_ms}
 
     def reserve(self, caller, weights):
         """One request: asked from what is stored, then, if it may be, in a write."""

@@ -3,6 +3,7 @@
 #include "tests/unit/ledger_fixture.h"
 
 #include "store/ledger_parts.h"
+#include "store/rows.h"
 
 struct round {
     struct fixture *fixture;
@@ -110,10 +111,69 @@ static void the_time_by_which_keys_went_stays(void **state)
     }
 }
 
+static enum error count_row(void *arg, struct kv_cursor *c, const struct kv_slice *key,
+                            const struct kv_slice *value)
+{
+    int64_t at;
+
+    (void)c;
+    (void)value;
+    if (!key_instant(TABLE_COUNTER, key, &at))
+        return ERROR_NOT_FOUND;
+    ++*(unsigned *)arg;
+    return ERROR_NONE;
+}
+
+static unsigned counters(struct fixture *f)
+{
+    struct row_key from;
+    struct kv_txn *t = NULL;
+    unsigned n = 0;
+
+    key_table(TABLE_COUNTER, &from);
+    assert_int_equal(kv_begin_read(f->ledger->kv, &t), ERROR_NONE);
+    assert_int_equal(rows_each(t, &from, count_row, &n), ERROR_NONE);
+    kv_end_read(t);
+    kv_free_read(t);
+    return n;
+}
+
+/* On for two hours twice a week: each boot is a step, and each day's hold never ends. */
+static void a_machine_that_is_hardly_ever_on(void **state)
+{
+    struct fixture *f = *state;
+    struct periods p;
+
+    add_limit(f, "mine", SUBJECT_ADDRESS, UNIT_CALLS, "1h", 100);
+    for (unsigned day = 0; day < 40; day++) {
+        struct answer a;
+        struct reservation r;
+
+        close_ledger(f);
+        fake_now.wall_ms += 84 * HOUR_MS;
+        fake_now.boot_ms = 20000;
+        fake_now.boot_id[0]++;
+        open_ledger(f);
+        for (unsigned i = 0; i < 60; i++) {
+            set_address(&f->demand, (uint8_t)i);
+            assert_int_equal(ask(f, &a, &r), DECISION_ADMITTED);
+            settle(f, &r, SETTLE_USAGE, 10, 10);
+            pass(2 * 60000);
+        }
+        assert_int_equal(ledger_maintain(f->ledger, &f->policy), ERROR_NONE);
+        assert_true(counters(f) <=
+                    3 * 60); /* of one time, the one before, and not yet looked at */
+    }
+    file_of(f, &p);
+    for (unsigned i = 0; i < p.n; i++) /* the keys of the last time and of this one */
+        assert_true(p.entry[i].period >= fake_now.wall_ms / DAY_MS - 4);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(a_window_that_was_just_added_stays, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_machine_that_is_hardly_ever_on, set_up, tear_down),
         cmocka_unit_test_setup_teardown(the_time_by_which_keys_went_stays, set_up, tear_down),
     };
 

@@ -52,7 +52,7 @@ static void test_store_time_by_clock_and_boot_time(void **state)
 {
     (void)state;
     for (size_t i = 0; i < N(readings); i++) {
-        struct storetime s = {T, 1000, 0, {1}};
+        struct storetime s = {T, 1000, 0, 0, {1}};
         struct clock_now now =
             reading(readings[i].wall_ms, readings[i].boot_ms, readings[i].boot);
         print_message("    %s\n", readings[i].why);
@@ -69,7 +69,7 @@ static void test_F44_half_rate_is_exact_however_often_it_is_written(void **state
     (void)state;
     static const int64_t steps[] = {1, 2, 3, 7, 1000};
     for (size_t i = 0; i < N(steps); i++) {
-        struct storetime s = {T, 1000, 0, {1}};
+        struct storetime s = {T, 1000, 0, 0, {1}};
         for (int64_t e = 0; e <= 42000; e += steps[i]) {
             struct clock_now now = reading(T - HOUR_MS + e, 1000 + e, 1);
             storetime_advance(&s, &now);
@@ -81,7 +81,7 @@ static void test_F44_half_rate_is_exact_however_often_it_is_written(void **state
 static void test_it_joins_the_clock_again(void **state)
 {
     (void)state;
-    struct storetime s = {T, 0, 0, {1}};
+    struct storetime s = {T, 0, 0, 0, {1}};
     struct clock_now now = reading(T - HOUR_MS, 0, 1);
     storetime_advance(&s, &now);
     now = reading(T + HOUR_MS - 1, 2 * HOUR_MS - 1, 1);
@@ -94,7 +94,7 @@ static void test_boot_time_never_goes_back_within_a_boot(void **state)
 {
     (void)state;
     /* Two processes write in turn, the second with a reading 5 ms older each time. */
-    struct storetime s = {T, 1000, 0, {1}};
+    struct storetime s = {T, 1000, 0, 0, {1}};
     for (int64_t e = 10; e <= 1000; e += 10) {
         struct clock_now now = reading(0, 1000 + e, 1);
         storetime_advance(&s, &now);
@@ -121,34 +121,36 @@ static const struct {
     {"F44 ten years back erases nothing early either", T - YEARS_MS, 1000, 1, 0},
 };
 
-static void test_nothing_is_erased_for_a_day_after_a_step(void **state)
+static void test_nothing_that_it_ended_is_erased_for_a_day_after_a_step(void **state)
 {
     (void)state;
     for (size_t i = 0; i < N(steps); i++) {
-        struct storetime s = {T, 1000, 0, {1}};
+        struct storetime s = {T, 1000, 0, 0, {1}};
         struct clock_now now = reading(steps[i].wall_ms, steps[i].boot_ms, steps[i].boot);
         print_message("    %s\n", steps[i].why);
-        assert_true(storetime_may_erase(&s, T));
+        assert_int_equal(storetime_erase_ms(&s, T), T);
         storetime_advance(&s, &now);
         assert_int_equal(s.hold_until_ms, steps[i].hold_ms);
-        assert_int_equal(storetime_may_erase(&s, s.time_ms), steps[i].hold_ms == 0);
-        assert_true(storetime_may_erase(&s, s.time_ms + STORETIME_HOLD_MS));
-        if (steps[i].hold_ms != 0)
-            assert_false(storetime_may_erase(&s, s.time_ms + STORETIME_HOLD_MS - 1));
+        int64_t over_ms = s.time_ms + STORETIME_HOLD_MS;
+        assert_int_equal(storetime_erase_ms(&s, s.time_ms),
+                         steps[i].hold_ms == 0 ? s.time_ms : T);
+        assert_int_equal(storetime_erase_ms(&s, over_ms), over_ms);
+        if (steps[i].hold_ms != 0) /* what had ended before it goes, what it ended does not */
+            assert_int_equal(storetime_erase_ms(&s, over_ms - 1), T);
     }
 }
 
 static void test_a_hold_outlives_later_writes(void **state)
 {
     (void)state;
-    struct storetime s = {T, 1000, 0, {1}};
+    struct storetime s = {T, 1000, 0, 0, {1}};
     struct clock_now now = reading(T + YEARS_MS, 1000, 1);
     storetime_advance(&s, &now);
     int64_t hold = s.hold_until_ms;
     now = reading(T, 2000, 1); /* the clock was mended */
     storetime_advance(&s, &now);
     assert_int_equal(s.hold_until_ms, hold);
-    assert_false(storetime_may_erase(&s, s.time_ms));
+    assert_int_equal(storetime_erase_ms(&s, s.time_ms), T);
 }
 
 static const struct {
@@ -172,7 +174,7 @@ static void test_waits_are_exact_in_real_time(void **state)
 {
     (void)state;
     for (size_t i = 0; i < N(waits); i++) {
-        struct storetime s = {T, 1000, 0, {1}};
+        struct storetime s = {T, 1000, 0, 0, {1}};
         struct clock_now now = reading(waits[i].wall_ms, waits[i].boot_ms, waits[i].boot);
         print_message("    %s\n", waits[i].why);
         int64_t wait = storetime_wait_ms(&s, &now, waits[i].until_ms);
@@ -193,7 +195,7 @@ static void test_hostile_stored_values(void **state)
     static const int64_t values[] = {INT64_MIN, -1, 0, 1, LAST_MS, LAST_MS + 1, INT64_MAX};
     for (size_t i = 0; i < N(values) * N(values) * N(values); i++) {
         int64_t a = values[i % N(values)], b = values[i / N(values) % N(values)];
-        struct storetime s = {a, b, b, {1}};
+        struct storetime s = {a, b, b, b, {1}};
         struct clock_now now = reading(values[i / N(values) / N(values)], b, 1);
         storetime_advance(&s, &now);
         assert_in_range(s.time_ms, 0, LAST_MS);
@@ -208,7 +210,7 @@ int main(void)
         cmocka_unit_test(test_F44_half_rate_is_exact_however_often_it_is_written),
         cmocka_unit_test(test_it_joins_the_clock_again),
         cmocka_unit_test(test_boot_time_never_goes_back_within_a_boot),
-        cmocka_unit_test(test_nothing_is_erased_for_a_day_after_a_step),
+        cmocka_unit_test(test_nothing_that_it_ended_is_erased_for_a_day_after_a_step),
         cmocka_unit_test(test_a_hold_outlives_later_writes),
         cmocka_unit_test(test_waits_are_exact_in_real_time),
         cmocka_unit_test(test_hostile_stored_values),
