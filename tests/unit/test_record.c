@@ -355,6 +355,29 @@ static void an_instant_in_a_key_is_bounded(void **state)
     assert_false(transcript_key_read(&(struct kv_slice){bytes, sizeof bytes}, &read));
 }
 
+/* One without a step is as it always was: nobody has to upgrade a store. */
+static void test_a_state_says_when_its_last_step_was(void **state)
+{
+    static const int64_t before_ms[] = {0, 1, INSTANT_MAX_MS};
+    size_t n_without = 0;
+
+    (void)state;
+    for (size_t i = 0; i < sizeof before_ms / sizeof *before_ms; i++) {
+        struct state in = {.time = {.time_ms = 5, .before_ms = before_ms[i]}, .n_windows = 1};
+        struct state out;
+        struct record r;
+
+        record_state(&in, &r);
+        n_without = i == 0 ? r.n : n_without;
+        assert_int_equal(r.n, n_without + (i == 0 ? 0 : 8));
+        assert_true(record_state_read(&(struct kv_slice){r.bytes, r.n}, &out));
+        assert_int_equal(out.time.before_ms, before_ms[i]);
+        assert_false(record_state_read(&(struct kv_slice){r.bytes, r.n - 1}, &out));
+        memset(r.bytes + n_without, 0, 8);
+        assert_false(record_state_read(&(struct kv_slice){r.bytes, n_without + 8}, &out));
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -369,6 +392,7 @@ int main(void)
         cmocka_unit_test(the_overhead_that_was_learnt_is_bounded),
         cmocka_unit_test(a_key_was_issued_in_some_year),
         cmocka_unit_test(an_instant_in_a_key_is_bounded),
+        cmocka_unit_test(test_a_state_says_when_its_last_step_was),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
