@@ -15,6 +15,7 @@
 
 #define LISTEN_FD 0
 #define FREE_MS   5000 /* for the settles that wait; then the process leaves by _exit */
+#define NOBODY    65534
 
 /* A signal to stop that comes while we start anew waits for the next image. */
 static void hold_stop_signals(void)
@@ -55,23 +56,32 @@ static int run(struct cli *cli)
     return CLI_OK;
 }
 
-int cli_fastcgi(struct cli *cli)
+/* Only root has something to give up, and stays away from a store of which it does not know the
+ * owner. */
+static int leave_root(const char *path, char *const *env)
 {
     struct config *c = NULL;
     char message[CONFIG_ERROR_MAX];
     struct owner o;
+    int status = CLI_OK;
 
-    /* Whoever runs us, a store that is not ours is told of by the service. Only root has
-     * something to give up, and stays away from a store of which it does not know the owner. */
     if (geteuid() != 0)
-        return run(cli);
-    if (config_load(cli->config, cli->env, &c, message) != ERROR_NONE)
+        return CLI_OK;
+    if (config_load(path, env, &c, message) != ERROR_NONE)
         return cli_fail("%s", message);
     if (owner_of(c->store, &o) != ERROR_NONE || owner_become(o) != ERROR_NONE)
-        return cli_fail("%s: as root pennygate becomes the store's owner, and found none",
-                        c->store);
+        status = cli_fail("%s: as root pennygate becomes the store's owner, and found none",
+                          c->store);
     config_drop(c);
-    return run(cli);
+    return status;
+}
+
+/* Whoever runs us, a store that is not ours is told of by the service. */
+int cli_fastcgi(struct cli *cli)
+{
+    int status = leave_root(cli->config, cli->env);
+
+    return status == CLI_OK ? run(cli) : status;
 }
 
 static int listen_on(const struct cli *cli, const struct config *c)
@@ -116,13 +126,28 @@ int cli_serve(struct cli *cli)
     return cli_fastcgi(cli);
 }
 
+/* uhttpd runs its programs as root. One that cannot know whose the store is has nothing to do but
+ * to say 503, and does that as nobody. */
+static bool leave_root_anyhow(char *const *env)
+{
+    const struct owner nobody = {NOBODY, NOBODY};
+
+    return leave_root(cli_config_path(), env) == CLI_OK || owner_become(nobody) == ERROR_NONE;
+}
+
 int cli_cgi(char *const *env)
 {
     struct service *s;
+    const char *why = NULL;
 
-    if (service_new(cli_config_path(), env, true, &s) != ERROR_NONE) {
+    if (!leave_root_anyhow(env))
+        why = "not set up properly";
+    else if (service_new(cli_config_path(), env, true, &s) != ERROR_NONE)
+        why = "out of memory";
+    if (why != NULL) {
         printf("Status: 503 Service Unavailable\r\nRetry-After: 60\r\n"
-               "Content-Type: text/plain\r\n\r\nout of memory\n");
+               "Content-Type: text/plain\r\n\r\n%s\n",
+               why);
         return CLI_FAILED;
     }
     cgi_run(s, env);

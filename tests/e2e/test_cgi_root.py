@@ -1,0 +1,62 @@
+"""CGI under a web server that runs its programs as root, as OpenWrt's uhttpd does: the program is
+another user before it knows the request."""
+import os
+import subprocess
+
+import pytest
+
+from harness import USER
+
+pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="only root can give something up")
+
+REQUEST = {"GATEWAY_INTERFACE": "CGI/1.1", "REQUEST_METHOD": "GET", "SERVER_PROTOCOL": "HTTP/1.1",
+           "SCRIPT_NAME": "/ai", "PATH_INFO": "/status", "QUERY_STRING": "", "REMOTE_ADDR": "127.0.0.1"}
+
+
+def ask(site, **more):
+    """(its answer, the users that it became, in order) of one CGI process started by root."""
+    trace = site.directory / "trace"
+    done = subprocess.run(
+        ["strace", "-f", "-qq", "-o", trace, "-e", "trace=setuid,openat", site.program], env={
+            **REQUEST, "PATH": os.environ["PATH"], "PENNYGATE_CONFIG": str(site.config), **more},
+        stdin=subprocess.DEVNULL, capture_output=True, timeout=60, check=True)
+    return done.stdout, trace.read_text(encoding="utf-8", errors="replace").splitlines()
+
+
+def number_of(line):
+    return int(line.partition("setuid(")[2].partition(")")[0])
+
+
+def became(lines):
+    return [number_of(line) for line in lines if "setuid(" in line and line.endswith("= 0")]
+
+
+def test_root_becomes_the_owner_of_the_store_before_it_opens_it(site):
+    site = site()
+    answer, lines = ask(site)
+    assert b'"available":true' in answer
+    assert became(lines) == [site.store.stat().st_uid] != [0]
+    begun = next(n for n, line in enumerate(lines) if "setuid(" in line)
+    assert not any("data.mdb" in line for line in lines[:begun])
+    assert any("data.mdb" in line for line in lines[begun:])
+
+
+def test_root_is_nobody_where_there_is_no_store(site):
+    site = site(init=False)
+    answer, lines = ask(site)
+    assert became(lines) == [65534]
+    assert b'"code":"meter_unavailable"' in answer and not site.store.exists()
+
+
+def test_root_is_nobody_where_there_is_no_configuration(site):
+    site = site(init=False)
+    site.config.unlink()
+    answer, lines = ask(site)
+    assert became(lines) == [65534]
+    assert answer.startswith(b"Status: 503 ") and b'"code":"configuration"' in answer
+
+
+def test_nothing_that_it_made_is_roots(site):
+    site = site()
+    ask(site)
+    assert {path.owner() for path in site.store.rglob("*")} == {USER}
