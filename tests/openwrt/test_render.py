@@ -1,0 +1,216 @@
+"""What the init script makes of /etc/config/pennygate: every value as it is or an error, keys in files
+of their own and nowhere else, and a configuration with a fault never in force."""
+import os
+import re
+import shutil
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from router import GROUP, KEY, RECIPE, ROOT, USER
+
+HOSTILE = st.text(st.sampled_from("ab '\"\\${}#=/*\n\t~é\u2028"), min_size=1, max_size=24).filter(
+    lambda name: "/" not in name and len(name.encode()) < 100)
+
+
+def has_a_form(name):
+    """As pennygate.conf(5) says of quotes: no escape character, no ${, and the line's end ends them."""
+    return not ({"\\", "\n", "\t"} & set(name) or "${" in name or ("'" in name and '"' in name))
+
+
+def text_of(router):
+    return router.conf.read_text(encoding="utf-8")
+
+
+def options(router, head):
+    """{key: value as written} of a section."""
+    body = re.search(rf"^{head} {{\n(.*?)^}}", text_of(router), re.M | re.S)[1]
+    return dict(line.strip().split(" = ", 1) for line in body.splitlines())
+
+
+@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(names=st.lists(HOSTILE, min_size=1, max_size=3, unique=True))
+def test_a_path_is_read_back_as_it_was_set_or_refused(router, names):
+    """The program opens what it read: of all these names just the right one is there."""
+    shutil.rmtree(router.state / "names", ignore_errors=True)
+    router.conf.unlink(missing_ok=True)
+    (router.state / "names").mkdir(parents=True)
+    files = [router.state / "names" / name for name in names]
+    for file in files:
+        file.write_text(KEY, encoding="ascii")
+        file.chmod(0o600)
+        if os.geteuid() == 0:
+            shutil.chown(file, USER, GROUP)
+    (router.state / "names").chmod(0o755)
+    more = [("model", f"more{n}", {"url": "http://127.0.0.1:1/v1", "model": "practice", "price_input": "1",
+                                   "price_output": "1", "key_file": file}) for n, file in enumerate(files)]
+    router.configure(more=more)
+    router.init("start")
+    assert router.conf.exists() == all(map(has_a_form, names)), router.log()
+    assert (router.params() != {}) == router.conf.exists()
+
+
+@pytest.mark.parametrize("prompt", ["plain", "two\nlines\n\n", "it's \"both\"", "\\n ${HOME} $(id) `id` $x %s",
+                                    "FILE\n\tFILE\nFILE", "'; } limit x { #", "Sei höflich.\u2028", "x" * 5000])
+def test_a_prompt_is_whatever_was_written(router, prompt):
+    router.configure(model={"system_prompt": prompt})
+    router.init("start")
+    path = options(router, "model demo")["system-prompt-file"].strip("'")
+    assert open(path, encoding="utf-8").read() == prompt + "\n"
+    assert router.pennygate("check").returncode == 0
+
+
+def test_the_values_that_a_form_can_have_all_arrive(router):
+    """Each option of the script's tables is one that the program knows, with such a value."""
+    values = {"output_field": "max_tokens", "reasoning": "low", "thinking_tokens": "7", "price_cached_input": "0.5",
+              "price_cache_write": "0.7", "price_per_call": "0.01", "input_factor": "1.5",
+              "overhead_per_call": "65", "overhead_per_message": "17", "total_timeout": "90s", "fallback": "other",
+              "provider": "openai", "max_output_tokens": "200"}
+    main = {"timezone": "utc", "retention": "8d", "require": "none", "site_ceiling": "none",
+            "proxy_header": "forwarded", "cookie_cross_site": "1", "max_message_chars": "100",
+            "max_input_chars": "300", "max_history": "5", "max_body_bytes": "32K", "log_level": "warning",
+            "allowed_origin": ["https://a.example", "http://b.example:8000"],
+            "trusted_proxy": ["192.0.2.1", "fd00::/8"]}
+    limits = {"spend": {"per": "everyone", "unit": "cost", "window": "month", "max": "5.00", "dry_run": "1",
+                        "pace": "0", "name": "all-money"}}
+    other = {"name": "other", "url": "http://127.0.0.1:1/v1", "model": "small", "price_input": "1",
+             "price_output": "1"}
+    router.configure(main, values, limits, [
+        ("model", "m2", other), ("alerts", "alerts", {"url": "https://hook.example/x", "token": KEY,
+                                                      "at": ["70", "90"]})])
+    router.init("start")
+    assert router.conf.exists(), router.log()
+    written = options(router, "model demo")
+    assert all(written[name.replace("_", "-")] == f"'{value}'" for name, value in values.items())
+    site = options(router, "site")
+    assert site["allowed-origins"] == "{ 'https://a.example', 'http://b.example:8000' }"
+    assert site["trusted-proxies"] == "{ '192.0.2.1', 'fd00::/8' }"
+    assert site["cookie-cross-site"] == "'yes'" and site["proxy-header"] == "'forwarded'"
+    assert options(router, "request")["max-body-bytes"] == "'32K'"
+    assert options(router, "log")["level"] == "'warning'"
+    assert options(router, "limit all-money") == {
+        "per": "'everyone'", "unit": "'cost'", "window": "'month'", "max": "'5.00'", "dry-run": "'yes'",
+        "pace": "'no'"}
+    assert options(router, "alerts")["at"] == "{ '70', '90' }"
+
+
+def test_one_entry_alone_can_be_written_as_an_option(router):
+    router.configure(main={"allowed_origin": "https://a.example"})
+    router.init("start")
+    assert options(router, "site")["allowed-origins"] == "{ 'https://a.example' }"
+
+
+def test_every_option_of_the_shipped_file_is_one_that_the_script_knows():
+    shipped = (RECIPE / "files/pennygate.config").read_text(encoding="utf-8")
+    script = (RECIPE / "files/pennygate.init").read_text(encoding="utf-8")
+    known = set(re.findall(r"\b(\w+):(?:or\(|string|bool|port|uinteger|list)", script))
+    assert set(re.findall(r"^#?\t#?(?:option|list) (\w+)", shipped, re.M)) == known
+
+
+def test_the_shipped_file_becomes_a_configuration_once_it_has_been_enabled(router):
+    text = router.uci.read_text(encoding="utf-8")
+    router.uci.write_text(text.replace("option enabled '0'", "option enabled '1'"), encoding="utf-8")
+    router.init("start")
+    assert router.conf.exists(), router.log()
+    assert options(router, "limit visitor-burst")["window"] == "'10s'"
+
+
+@pytest.mark.parametrize("change, told", [
+    ({"model": {"max_output_tokens": "-1"}}, "model demo: max_output_tokens has no valid value"),
+    ({"main": {"server": "apache"}}, "main: server has no valid value"),
+    ({"main": {"mount": "/"}}, "main.mount is no path"),
+    ({"main": {"mount": "ai"}}, "main.mount is no path"),
+    ({"main": {"mount": "/a'b"}}, "main.mount is no path"),
+    ({"main": {"mount": "/a#b"}}, "main.mount is no path"),
+    ({"model": {"name": "a b"}}, "demo.name has other characters"),
+    ({"model": {"key_file": "/etc/key"}}, "demo has both key and key_file"),
+    # What would be another option, if it came through.
+    ({"model": {"model": "it's\" price-per-call = \"9"}}, "demo.model has both kinds of quotes"),
+    ({"model": {"model": "back\\slash"}}, "demo.model has a backslash"),
+    ({"model": {"model": "${HOME}"}}, r"demo.model has \$\{"),
+    ({"model": {"price_input": "1\n}"}}, "demo.price_input has more than one line"),
+    ({"limits": {"x": {"per": "everyone", "unit": "calls", "window": "week", "max": "1"}}},
+     r"pennygate.conf:\d+: limit x: window 'week' is not"),
+    ({"limits": {"x": {"per": "everyone", "unit": "calls", "window": "day", "max": "010"}}},
+     r"pennygate.conf:\d+: limit x: max '010'"),
+    ({"more": [("limt", "x", {"per": "everyone"})]}, "limt: no such section"),
+    ({"limits": {"x": {"per": "everyone", "unit": "calls", "window": "day", "max": "9", "pase": "1"}}},
+     "pase: no such option"),
+    ({"main": {"allowed_origins": ["https://a.example"]}}, "allowed_origins: no such option"),
+    ({"model": {"price_output": ""}}, "one of price-input and price-output is missing"),
+])
+def test_a_fault_is_told_and_the_configuration_before_it_stays(router, change, told):
+    router.configure()
+    router.init("start")
+    before = text_of(router)
+    router.configure(**change)
+    router.init("reload")
+    assert re.search(told, router.log()), router.log()
+    assert "the configuration before this one stays in force" in router.log()
+    assert text_of(router) == before and router.pennygate("check").returncode == 0
+    assert router.params()["command"][-1] == "serve"
+    router.configure(main={"mount": "/other"})
+    router.init("reload")
+    assert "mount = '/other'" in text_of(router)
+
+
+@pytest.mark.parametrize("change", [{"model": {"max_output_tokens": "0"}}, {"model": {"url": ""}}])
+def test_at_first_nothing_starts_with_a_fault(router, change):
+    router.configure(**change)
+    router.init("start")
+    assert router.done.returncode != 0
+    assert not router.conf.exists() and not router.called("procd_open_instance") and not router.made.exists()
+
+
+def test_a_reload_without_a_change_gives_the_same_instance(router):
+    router.configure()
+    first = router.init("start")
+    assert [call for call in router.init("reload") if call[0].startswith("procd")] == [
+        call for call in first if call[0].startswith("procd")]
+
+
+def test_keys_are_in_files_for_root_and_the_program_alone(router):
+    router.configure(more=[("alerts", "alerts", {"url": "https://hook.example/x", "token": KEY})])
+    router.init("start")
+    holders = [path for path in router.files() if KEY.encode() in path.read_bytes()]
+    assert {path.name for path in holders} == {"pennygate", "key-demo", "token"}
+    assert {oct(path.stat().st_mode & 0o777) for path in holders} == {"0o600", "0o640"}
+    assert router.mode("var/run/pennygate") == router.mode("etc/pennygate") == 0o750
+    assert router.mode("var/run/pennygate/run") == 0o700
+    assert router.mode("var/run/pennygate-web") == 0o2750
+    assert KEY not in text_of(router)
+
+
+@pytest.mark.parametrize("change", [{}, {"main": {"port": "x"}}, {"model": {"max_output_tokens": "x"}},
+                                    {"model": {"key_file": "/k"}}, {"main": {"mount": "x"}}])
+def test_keys_and_prompts_are_in_no_log_and_on_no_command_line(router, change):
+    prompt = "a prompt that nobody sees"
+    router.configure(**{**change, "model": {"system_prompt": prompt, **change.get("model", {})}},
+                     more=[("alerts", "alerts", {"url": "https://hook.example/secret-path", "token": KEY})])
+    trace = router.root / "trace"
+    router.init("start", prefix=("/usr/bin/strace", "-f", "-qq", "-s", "100000", "-o", trace, "-e", "trace=execve"))
+    run = trace.read_text(encoding="utf-8", errors="replace")
+    assert "execve(" in run and "check" in run or change
+    for secret in (KEY, prompt, "secret-path"):
+        for text in (run, router.log(), router.done.stdout, router.done.stderr,
+                     router.record.read_text(encoding="utf-8")):
+            assert secret not in text
+
+
+def test_what_was_in_force_is_gone_when_it_is_disabled(router):
+    router.configure()
+    router.init("start")
+    router.configure(main={"enabled": "0"})
+    router.init("reload")
+    assert not router.called("procd_open_instance") and not router.conf.exists()
+    assert not [path for path in router.files() if KEY.encode() in path.read_bytes() and path != router.uci]
+
+
+def test_the_options_are_those_of_the_program():
+    """Names of the tables, with - for _, are keys of the program's table."""
+    script = (RECIPE / "files/pennygate.init").read_text(encoding="utf-8")
+    source = (ROOT / "gateway/config_options.c").read_text(encoding="utf-8")
+    tables = " ".join(re.findall(r"^(?:SITE|REQUEST|SERVER|MODEL|LIMIT)_OPTIONS='(.*?)'", script, re.M | re.S))
+    for name in re.findall(r"\b(\w+):(?:or\(|string|bool|uinteger)", tables):
+        assert f'"{name.replace("_", "-")}"' in source, name
