@@ -15,7 +15,7 @@ servers='apache2 libapache2-mod-fcgid nginx-light caddy openssl'
 clients='chromium chromium-driver python3-selenium'
 deb='debhelper dpkg-dev'
 deb_test='lintian mmdebstrap systemd strace libmicrohttpd-dev'
-openwrt='busybox shellcheck gettext jq lighttpd strace python3-pytest python3-hypothesis'
+openwrt='busybox shellcheck gettext jq lighttpd nodejs strace python3-pytest python3-hypothesis'
 bench='libsqlite3-dev libhiredis-dev redis-server valgrind wrk openssl nginx-light'
 
 wanted=''

@@ -148,11 +148,13 @@ def test_a_fault_is_told_and_the_configuration_before_it_stays(router, change, t
     router.init("reload")
     assert re.search(told, router.log()), router.log()
     assert "the configuration before this one stays in force" in router.log()
+    errors = router.run_directory / "errors"  # for LuCI's page
+    assert re.search(told, errors.read_text(encoding="utf-8")) and errors.stat().st_mode & 0o777 == 0o600
     assert text_of(router) == before and router.pennygate("check").returncode == 0
     assert router.params()["command"][-1] == "serve"
     router.configure(main={"mount": "/other"})
     router.init("reload")
-    assert "mount = '/other'" in text_of(router)
+    assert "mount = '/other'" in text_of(router) and not errors.exists()
 
 
 @pytest.mark.parametrize("change", [{"model": {"max_output_tokens": "0"}}, {"model": {"url": ""}}])
