@@ -169,7 +169,8 @@ bool config_list_set(const struct option *o, const char *text, void *base,
                      char why[CONFIG_WHY_MAX])
 {
     const struct list *k = &lists[o->kind];
-    char entry[ENTRY_MAX], *entries = calloc(o->max, k->size);
+    const size_t max = (size_t)o->max;
+    char entry[ENTRY_MAX], *entries = calloc(max, k->size);
     unsigned n = 0;
     bool ok = entries != NULL;
 
@@ -177,9 +178,9 @@ bool config_list_set(const struct option *o, const char *text, void *base,
     if (text[strspn(text, " ")] == '\0')
         text = NULL;
     while (ok && text != NULL) {
-        ok = n < o->max;
+        ok = n < max;
         if (!ok)
-            snprintf(why, CONFIG_WHY_MAX, "has more than %u entries", (unsigned)o->max);
+            snprintf(why, CONFIG_WHY_MAX, "has more than %zu entries", max);
         else if (!cut_entry(&text, entry))
             ok = config_value_not(entry, "an entry: it is empty or far too long", why);
         else
@@ -190,7 +191,7 @@ bool config_list_set(const struct option *o, const char *text, void *base,
         ok = false;
     }
     if (ok) {
-        memcpy((char *)base + o->offset, entries, o->max * k->size);
+        memcpy((char *)base + o->offset, entries, max * k->size);
         memcpy((char *)base + k->number, &n, sizeof n);
     }
     free(entries);

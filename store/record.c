@@ -675,7 +675,7 @@ bool record_issued_read(const struct kv_slice *v, struct ledger_key *out)
 {
     struct get g = value_start(v);
     struct ledger_key k;
-    uint64_t n = get_int(&g, 1);
+    size_t n = (size_t)get_int(&g, 1);
 
     memset(&k, 0, sizeof k);
     if (n >= sizeof k.name)
