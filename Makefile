@@ -51,18 +51,21 @@ flags-clang   := -O2 $(HARDEN)
 flags-asan    := -O1 -fno-omit-frame-pointer -fsanitize=address,undefined \
 	-fno-sanitize-recover=undefined
 flags-tsan    := -O1 -fno-omit-frame-pointer -fsanitize=thread
+# For machines that have no runtime of the sanitizer: what it finds ends the program.
+flags-trap    := -O1 -fsanitize=undefined -fsanitize-undefined-trap-on-error
 flags-fuzz    := -O1 -fno-omit-frame-pointer -fsanitize=fuzzer-no-link,address,undefined \
 	-fno-sanitize-recover=undefined
 
-defines = -D_GNU_SOURCE -D_FILE_OFFSET_BITS=64 -DBUILD_TIME=$(BUILD_TIME) \
+defines = -D_GNU_SOURCE -D_FILE_OFFSET_BITS=64 -D_TIME_BITS=64 -DBUILD_TIME=$(BUILD_TIME) \
 	-DPAGES=$(PAGES) -DPENNYGATE_VERSION='"$(VERSION)"' -DCONFIG_PATH='"$(sysconfdir)/pennygate/pennygate.conf"' \
 	$(if $(filter linked,$(CURL)),-DCURL_LINKED)
 compile = $(cc) -std=c11 $(defines) -I. -g $(flags-$(VARIANT)) -ffile-prefix-map='$(CURDIR)=.' \
 	-ffunction-sections -fdata-sections $(WARN) $(CFLAGS)
 # A pointer in a table costs a bit and not 24 bytes, where linker and C library both know how: a
-# program that needs it is run.
+# program that needs it is run, unless it is for a machine of another kind.
 packed = -Wl,-z,pack-relative-relocs
-pack  := $(if $(filter release,$(VARIANT)),$(shell f=$$(mktemp) && \
+pack  := $(if $(filter release,$(VARIANT)),$(shell case $$(uname -m) in \
+	($$($(cc) -dumpmachine | cut -d- -f1)*) ;; (*) exit ;; esac; f=$$(mktemp) && \
 	echo 'int a, *p = &a; int main(void) { return *p; }' | $(cc) -pie $(packed) -x c - -o $$f \
 	2>/dev/null && $$f && echo $(packed); rm -f $$f))
 link = $(cc) -g $(flags-$(VARIANT)) -pie -Wl,--gc-sections,--as-needed,-z,relro,-z,now \
@@ -136,7 +139,7 @@ $(dir)/store/%.o: flags-release += $(call try,-mstringop-strategy=libcall)
 $(dir)/tests/%.o: WARN += $(may_cut)
 
 $(dir)/tests/unit/%: $(dir)/tests/unit/%.o $(dir)/libpennygate.a
-	$(say)$(link) -o $@ $^ $(libs) -lcmocka -lmicrohttpd
+	$(say)$(link) -o $@ $^ $(libs) -lcmocka
 
 $(dir)/tests/fuzz/%: $(dir)/tests/fuzz/%.o $(dir)/libpennygate.a
 	$(say)$(link) -fsanitize=fuzzer -o $@ $^ $(libs)
