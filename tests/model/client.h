@@ -40,7 +40,7 @@ static inline long model_now_ms(void)
     struct timespec t;
 
     clock_gettime(CLOCK_MONOTONIC, &t);
-    return t.tv_sec * 1000 + t.tv_nsec / 1000000;
+    return (long)(t.tv_sec * 1000 + t.tv_nsec / 1000000);
 }
 
 /* cert and key: of a TLS model, or NULL. */

@@ -16,6 +16,7 @@
 #include <sys/mount.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
+#include <sys/syscall.h>
 
 #include "platform/clock.h"
 #include "tests/unit/kv_scratch.h"
@@ -1050,6 +1051,10 @@ static void test_file_that_vanishes_while_opening_F42(void **state)
     assert_true(outcomes[ERROR_NONE] > 0 && outcomes[ERROR_STORE_MISSING] > 0);
 }
 
+#ifndef RENAME_EXCHANGE /* musl 1.2.3 has neither this nor the function */
+#define RENAME_EXCHANGE (1 << 1)
+#endif
+
 /* Puts two stores in each other's place, again and again. */
 static void exchange(const char *directory, int fd)
 {
@@ -1058,7 +1063,8 @@ static void exchange(const char *directory, int fd)
     snprintf(other, sizeof other, "%s/other", directory);
     child_must(write(fd, "x", 1) == 1);
     for (;;)
-        child_must(renameat2(AT_FDCWD, data, AT_FDCWD, other, RENAME_EXCHANGE) == 0);
+        child_must(syscall(SYS_renameat2, AT_FDCWD, data, AT_FDCWD, other, RENAME_EXCHANGE) ==
+                   0);
 }
 
 static void wait_for_exchange(const char *directory)

@@ -182,8 +182,6 @@ static void test_the_time_of_words(void **state)
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         const struct logform l = {"pennygate", rows[i].time_s, "info", "x", 0};
 
-        if (sizeof(time_t) < 8 && rows[i].time_s == INT64_MAX)
-            continue;
         assert_int_equal(logform_words(&l, line), strlen(rows[i].line));
         assert_string_equal(line, rows[i].line);
     }

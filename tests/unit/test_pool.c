@@ -608,8 +608,8 @@ static long cpu_used_ms(void)
     struct rusage u;
 
     getrusage(RUSAGE_CHILDREN, &u);
-    return (u.ru_utime.tv_sec + u.ru_stime.tv_sec) * 1000 +
-           (u.ru_utime.tv_usec + u.ru_stime.tv_usec) / 1000;
+    return (long)((u.ru_utime.tv_sec + u.ru_stime.tv_sec) * 1000 +
+                  (u.ru_utime.tv_usec + u.ru_stime.tv_usec) / 1000);
 }
 
 static void running_out_of_descriptors_ends_nothing(void **state)

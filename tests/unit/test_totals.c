@@ -1,7 +1,7 @@
 /* The sum of all days: exact, and never less than it was, whatever is erased meanwhile. */
 #include "tests/unit/ledger_fixture.h"
 
-#include <sys/select.h>
+#include <poll.h>
 #include <sys/wait.h>
 
 #include "platform/board.h"
@@ -296,18 +296,14 @@ static _Noreturn void spend_in_a_child(struct fixture *f, int say)
 static void watch(struct fixture *f, int listen)
 {
     struct history_day last = {0}, now;
-    struct timeval none = {0, 0};
+    struct pollfd said = {listen, POLLIN, 0};
     char bytes[PROCESSES];
-    fd_set set;
 
     for (;;) {
         now = totals(f);
         assert_true(has_not_fallen(&last, &now));
         last = now;
-        FD_ZERO(&set);
-        FD_SET(listen, &set);
-        if (select(listen + 1, &set, NULL, NULL, &none) == 1 &&
-            read(listen, bytes, sizeof bytes) <= 0)
+        if (poll(&said, 1, 0) == 1 && read(listen, bytes, sizeof bytes) <= 0)
             return;
     }
 }

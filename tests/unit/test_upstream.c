@@ -560,7 +560,7 @@ static long cpu_ms(void)
     struct timespec t;
 
     clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
-    return t.tv_sec * 1000 + t.tv_nsec / 1000000;
+    return (long)(t.tv_sec * 1000 + t.tv_nsec / 1000000);
 }
 
 /* Three that are no sign of leaving: unread bytes, a file, a descriptor that is not open. */
