@@ -5,6 +5,7 @@
 #   make install    DESTDIR=, prefix=        make size, bench, lint, fuzz, e2e, unit ...
 #   make dist       build/pennygate-VERSION.tar.gz, of what is committed
 #   make deb        a Debian package, in build/deb
+#   make test-cross the tests on other machines; size-table: how large the program is on each
 #   make V=1        shows the commands
 #
 # VARIANT chooses how objects are compiled (release, asan, tsan, clang, fuzz); each has its
@@ -179,6 +180,14 @@ test test-all plain unit property e2e servers sdk browser sanitize fuzz lint:
 	@tests/packages.sh build run test
 	@tests/run-all $@
 
+test-cross:
+	@tests/packages.sh build run test
+	@tests/run-all cross
+
+size-table:
+	@tests/packages.sh build cross
+	@tests/cross/sizes.sh
+
 bench:
 	@tests/packages.sh build run test bench
 	@$(MAKE) --no-print-directory all benches build/practice-model
@@ -214,7 +223,7 @@ clean:
 	rm -rf build
 
 .PHONY: all web plain units fuzzers benches run test test-all servers sdk browser unit property e2e sanitize fuzz lint \
-	bench size dist deb install clean
+	test-cross size-table bench size dist deb install clean
 .SECONDARY: $(units:=.o) $(fuzzers:=.o) $(web:.h=)
 .DELETE_ON_ERROR:
 

@@ -4,6 +4,8 @@
 # (x86-64 with the general ones alone, where their use is an error), and for one that does it in
 # software (as a router does), where it would be a call of the compiler's helpers, such as
 # __muldf3. Before that, what must be found is. Lines as in tests/lint.sh.
+#
+# usage: tests/nofloat.sh [mips]     with mips: as a router's MIPS does it, by its cross compiler
 set -u
 cd "$(dirname "$0")/.." || exit 2
 
@@ -13,10 +15,15 @@ scratch=$(mktemp -d) || exit 2
 trap 'rm -r "$scratch"' EXIT
 mkdir "$scratch/gnu"
 : >"$scratch/gnu/stubs-32.h" # the one header that 32 bits need and a 64-bit libc lacks
+: >"$scratch/gnu/stubs-o32_soft.h"
+: >"$scratch/gnu/stubs-o32_soft_2008.h"
 
+cc=gcc
+here=/usr/include/$(gcc -print-multiarch)
 common="-std=c11 -O0 -Werror=unsuffixed-float-constants -D_GNU_SOURCE -D_FILE_OFFSET_BITS=64 -DBUILD_TIME=0 -DPAGES=1 -I. -c"
 registers="-mgeneral-regs-only"
-software="-m32 -msoft-float -isystem $scratch -isystem /usr/include/$(gcc -print-multiarch)"
+software="-m32 -msoft-float -isystem $scratch -isystem $here"
+mips="-msoft-float -isystem $scratch -idirafter /usr/include -idirafter $here"
 
 # libgcc's helpers end in the kinds of their operands: half, single, double, extended, quadruple
 # and their complex ones; ARM's begin with __aeabi_.
@@ -28,7 +35,7 @@ without() {
     flags=$1
     shift
     for file in "$@"; do
-        gcc $common $flags -o "$scratch/object.o" "$file" || return 1
+        $cc $common $flags -o "$scratch/object.o" "$file" || return 1
         if nm -u "$scratch/object.o" | awk '{ print $2 }' | grep -E "$helpers"; then
             echo "$file: is called for floating point"
             return 1
@@ -72,7 +79,7 @@ try() {
         return
     fi ;;
     2)
-        echo "not run: $1: gcc here cannot compile for it ($2)"
+        echo "not run: $1: $cc here cannot compile for it ($2)"
         return
         ;;
     esac
@@ -81,6 +88,11 @@ try() {
     status=1
 }
 
+if [ "${1:-}" = mips ]; then
+    cc='mips-linux-gnu-gcc'
+    try 'no floating point on a soft-float MIPS' "$mips"
+    exit "$status"
+fi
 try 'no floating point without its registers' "$registers"
 try 'no floating point on a soft-float target' "$software"
 exit "$status"

@@ -12,8 +12,9 @@
 #   armhf   Debian's packages, run by qemu
 #   mips    big-endian, 32 bits: libraries from Debian's sources, run by qemu
 #   musl    this machine's processor with another C library, static: as mips, run natively
+#   boot    no compiler, but a kernel for armhf (vmlinuz) and a busybox to start with it
 #
-# usage: tests/cross/prepare.sh i386|armhf|mips|musl [VARIANT]
+# usage: tests/cross/prepare.sh i386|armhf|mips|musl|boot [VARIANT]
 set -eu
 cd "$(dirname "$0")/../.."
 target=$1
@@ -21,6 +22,8 @@ variant=${2:-release}
 work=build/cross
 name=$(sed -n 's/^VERSION_CODENAME=//p' /etc/os-release)
 seconds=120 # of one program; the longest takes a quarter of it
+libraries=libc6-dev,libfcgi-dev,liblmdb-dev,libbearssl-dev,libjansson-dev,libconfuse-dev
+libraries=$libraries,libcurl4-openssl-dev,libcmocka-dev
 
 cannot() {
     echo "$*" >&2
@@ -42,7 +45,7 @@ archive() {
     echo "$line"
 }
 
-# sysroot ARCHITECTURE: the libraries with their headers, unpacked in build/cross/TARGET/root.
+# sysroot ARCHITECTURE PACKAGES: they and what they need, unpacked in build/cross/TARGET/root.
 sysroot() {
     needs mmdebstrap
     [ ! -d "$work/$target/root" ] || return 0
@@ -52,9 +55,7 @@ sysroot() {
     log=$work/$target/root.log
     echo "deb $line" | timeout 300 mmdebstrap --variant=extract --architectures="$1" \
         --aptopt='Acquire::Check-Valid-Until "false"' --aptopt='Acquire::Retries "3"' \
-        --include=libc6-dev,libfcgi-dev,liblmdb-dev,libbearssl-dev,libjansson-dev \
-        --include=libconfuse-dev,libcurl4-openssl-dev,libcmocka-dev "$name" \
-        "$fresh" - >"$log" 2>&1 ||
+        --include="$2" "$name" "$fresh" - >"$log" 2>&1 ||
         cannot "no packages for $1: $(tail -1 "$log")"
     mv "$fresh" "$work/$target/root"
 }
@@ -115,7 +116,7 @@ limit="exec timeout -k 5 $seconds"
 case $target in
 i386)
     needs i686-linux-gnu-gcc
-    sysroot i386
+    sysroot i386 "$libraries"
     ar=i686-linux-gnu-ar
     lib="$here/root/lib/i386-linux-gnu:$here/root/usr/lib/i386-linux-gnu"
     # Each program names its loader, and is started like any other.
@@ -125,7 +126,7 @@ i386)
     ;;
 armhf)
     needs arm-linux-gnueabihf-gcc qemu-arm-static
-    sysroot armhf
+    sysroot armhf "$libraries"
     ar=arm-linux-gnueabihf-ar
     script cc "exec arm-linux-gnueabihf-gcc '--sysroot=$here/root' \"\$@\""
     script run "$limit qemu-arm-static -L '$here/root' \"\$@\""
@@ -149,6 +150,16 @@ musl)
     from_source "musl-gcc -isystem $here/include" $ar
     script cc "exec musl-gcc -isystem '$here/include' \"\$@\" '-L$here/lib' -static -no-pie"
     script run "$limit \"\$@\""
+    ;;
+boot)
+    needs qemu-system-arm cpio
+    if [ ! -f "$work/boot/vmlinuz" ]; then
+        sysroot armhf linux-image-armmp,busybox-static
+        cp "$work/boot/root/bin/busybox" "$work/boot"
+        cp "$work"/boot/root/boot/vmlinuz-* "$work/boot/vmlinuz"
+        rm -rf "$work/boot/root"
+    fi
+    exit 0
     ;;
 *) echo "prepare.sh: unknown target $target" >&2; exit 2 ;;
 esac
