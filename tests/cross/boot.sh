@@ -38,9 +38,10 @@ tree=$scratch/tree
 mkdir -p "$tree/bin" "$tree/lib" "$tree/proc" "$tree/dev" "$tree/tmp" "$tree/sys"
 cp "$work/boot/busybox" "$tree/bin/busybox"
 for name in sh mount rm poweroff; do ln -s busybox "$tree/bin/$name"; done
-cp -L "$root"/lib/ld-linux-armhf.so.3 "$root"/lib/arm-linux-gnueabihf/libc.so.6 "$tree/lib"
-for name in fcgi lmdb bearssl jansson confuse cmocka; do
-    for file in "$root"/usr/lib/arm-linux-gnueabihf/lib"$name".so.*; do
+cp -L "$root"/lib/ld-linux-armhf.so.3 "$tree/lib"
+for name in c pthread dl fcgi lmdb bearssl jansson confuse cmocka; do
+    for file in "$root"/lib/arm-linux-gnueabihf/lib"$name".so.* \
+        "$root"/usr/lib/arm-linux-gnueabihf/lib"$name".so.*; do
         [ ! -e "$file" ] || cp -L "$file" "$tree/lib"
     done
 done
@@ -58,7 +59,7 @@ done
 chmod 755 "$tree/init"
 (cd "$tree" && find . | cpio -o -H newc --quiet | gzip -1) >"$scratch/initrd"
 
-timeout -k 5 "$seconds" qemu-system-arm -M virt -cpu cortex-a15 -smp 2 -m 256 -nographic -no-reboot \
+timeout -k 5 "$seconds" qemu-system-arm -M virt -cpu cortex-a15 -smp 2 -m 256 -nographic -nic none -no-reboot \
     -kernel "$work/boot/vmlinuz" -initrd "$scratch/initrd" -append 'console=ttyAMA0 quiet panic=-1' \
     </dev/null >"$scratch/console" 2>&1
 status=0

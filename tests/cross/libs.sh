@@ -29,7 +29,7 @@ archive() {
     objects=''
     for source in "$@"; do
         object=$scratch/$name-$(basename "$source" .c).o
-        $cc -Os -g0 -pthread -fPIE -ffunction-sections -fdata-sections -D_GNU_SOURCE \
+        $cc -Os -g0 -pthread -fPIC -ffunction-sections -fdata-sections -D_GNU_SOURCE \
             -D_FILE_OFFSET_BITS=64 -D_TIME_BITS=64 -w $flags -c -o "$object" "$source"
         objects="$objects $object"
     done

@@ -1,0 +1,55 @@
+#!/bin/sh
+# The sizes of the stripped program on several machines, with its pages and without, and its memory
+# once it serves and has no caller, where it runs natively: a table for README.md.
+#
+# usage: tests/cross/sizes.sh
+set -eu
+cd "$(dirname "$0")/../.."
+scratch=$(mktemp -d)
+trap 'rm -rf "$scratch"' EXIT
+trap 'exit 1' HUP INT TERM
+
+# row NAME STRIP PROGRAM PLAIN NATIVE: PROGRAM has pages, PLAIN has none.
+row() {
+    idle=''
+    for program in "$3" "$4"; do
+        if [ "$5" = native ]; then
+            kib=$(tests/size.sh "$program" | awk '/^idle:/ { print $2 }')
+        else
+            kib='-'
+        fi
+        idle="$idle | $kib"
+    done
+    "$2" -o "$scratch/whole" "$3"
+    "$2" -o "$scratch/plain" "$4"
+    echo "| $1 | $(stat -c %s "$scratch/whole") | $(stat -c %s "$scratch/plain")$idle |"
+}
+
+# foreign NAME TARGET STRIP NATIVE DIRECTORY [WORD...]: built with the words for make.
+foreign() {
+    name=$1 target=$2 strip=$3 native=$4 directory=build/cross/$2/$5
+    shift 5
+    if ! words=$(tests/cross/prepare.sh "$target" release 2>"$scratch/why"); then
+        echo "| $name | not measured: $(tail -1 "$scratch/why") | | | |"
+        return 0
+    fi
+    for pages in 1 0; do
+        # shellcheck disable=SC2086 # words
+        make -s -j"$(nproc)" $words "$@" PAGES=$pages "dir=$directory-$pages" all >"$scratch/why" 2>&1 || {
+            echo "| $name | does not compile: $(grep -m 1 error "$scratch/why") | | | |"
+            return 0
+        }
+    done
+    row "$name" "$strip" "$directory-1/pennygate" "$directory-0/pennygate" "$native"
+}
+
+echo '| target | bytes | `PAGES=0` | idle, KiB | idle, `PAGES=0` |'
+echo '|---|---:|---:|---:|---:|'
+make -s -j"$(nproc)" all
+make -s -j"$(nproc)" PAGES=0 all
+row amd64 strip build/pennygate build/release-plain/pennygate native
+foreign i386 i386 strip native size
+foreign 'armhf (Thumb-2)' armhf arm-linux-gnueabihf-strip emulated size
+foreign 'mips (big-endian)' mips mips-linux-gnu-strip emulated size
+foreign 'mips, MIPS16' mips mips-linux-gnu-strip emulated mips16 CFLAGS=-mips16
+foreign 'amd64, musl, static' musl strip native size
