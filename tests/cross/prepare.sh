@@ -136,8 +136,14 @@ mips)
     [ -d /usr/mips-linux-gnu/include ] || cannot 'libc6-dev-mips-cross is not installed'
     ar=mips-linux-gnu-ar
     from_source mips-linux-gnu-gcc $ar
+    # Shared as on a router, so that the size of the program is its own.
+    for library in "$here"/lib/*.a; do
+        [ -e "${library%.a}.so" ] || mips-linux-gnu-gcc -shared -o "${library%.a}.so" \
+            -Wl,--whole-archive "$library" -Wl,--no-whole-archive >"$work/mips/libs.log" 2>&1 ||
+            cannot "shared libraries from source: $(tail -1 "$work/mips/libs.log")"
+    done
     script cc "exec mips-linux-gnu-gcc -isystem '$here/include' \"\$@\" '-L$here/lib'"
-    script run "$limit qemu-mips-static -L /usr/mips-linux-gnu \"\$@\""
+    script run "$limit qemu-mips-static -L /usr/mips-linux-gnu -E 'LD_LIBRARY_PATH=$here/lib' \"\$@\""
     ;;
 musl)
     needs musl-gcc

