@@ -3,9 +3,9 @@
 # a machine that has no packages of them. None of the tarballs brings a configure script, and what
 # those would find out is written down here: it is the same for each Linux.
 #
-# usage: tests/cross/libs.sh CC AR TARBALLS PREFIX
+# usage: tests/cross/libs.sh CC AR TARBALLS PREFIX [HOST]
 #
-# CC may be several words. PREFIX gets include/ and lib/. What is built there already is kept.
+# With HOST, as configure scripts name it, libcurl with mbedTLS is built, too. CC may be several words. PREFIX gets include/ and lib/. What is built there already is kept.
 set -eu
 cc=$1
 ar=$2
@@ -85,6 +85,31 @@ build_cmocka() {
     cp include/cmocka.h "$prefix/include"
 }
 
+build_mbed() {
+    archive mbed -Iinclude -- library/*.c
+    cp -r include/mbedtls include/psa "$prefix/include"
+    # By the names that curl's configure looks for.
+    for part in tls x509 crypto; do cp "$prefix/lib/libmbed.a" "$prefix/lib/libmbed$part.a"; done
+}
+
+# The one that brings a configure script. Of its protocols HTTP is enough.
+build_curl() {
+    off=''
+    for feature in shared ldap ftp file dict telnet tftp pop3 imap smtp gopher mqtt rtsp smb ntlm manual; do
+        off="$off --disable-$feature"
+    done
+    for library in zlib brotli zstd libpsl libidn2 nghttp2 librtmp libssh2; do
+        off="$off --without-$library"
+    done
+    # shellcheck disable=SC2086 # words
+    ./configure -q --host="$host" CC="$cc" AR="$ar" CFLAGS='-Os -ffunction-sections -fdata-sections -fPIC' \
+        --with-mbedtls="$prefix" --with-ca-bundle=/etc/ssl/certs/ca-certificates.crt $off
+    make -s -j"$(nproc)" -C lib
+    cp lib/.libs/libcurl.a "$prefix/lib"
+    rm -rf "$prefix/include/curl"
+    cp -r include/curl "$prefix/include"
+}
+
 # unpacked DIRECTORY PATTERN: in DIRECTORY what the one tarball of that name has.
 unpacked() {
     mkdir "$1"
@@ -93,7 +118,8 @@ unpacked() {
     tar -xf "$2" -C "$1" --strip-components=1
 }
 
-for name in lmdb bearssl fcgi jansson confuse cmocka; do
+host=${5:-}
+for name in lmdb bearssl fcgi jansson confuse cmocka ${host:+mbed curl}; do
     [ ! -e "$prefix/lib/lib$name.a" ] || continue
     unpacked "$scratch/$name" "*$name*.orig.tar.?z"
     (cd "$scratch/$name" && "build_$name")

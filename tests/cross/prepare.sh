@@ -84,22 +84,22 @@ CONF
         cd "$fresh"
         apt-get -q update
         # The tarball alone: Debian's changes to them are not needed, and may be missing.
-        for source in lmdb bearssl libfcgi jansson libconfuse cmocka; do
+        for source in lmdb bearssl libfcgi jansson libconfuse cmocka mbedtls curl; do
             apt-get -q source --tar-only "$source"
         done
     ) >"$log" 2>&1 || cannot "no sources: $(tail -1 "$log")"
     mv "$fresh" "$work/sources"
 }
 
-# from_source CC AR: the libraries built, in build/cross/TARGET/lib and include.
+# from_source CC AR [HOST]: the libraries built, in build/cross/TARGET/lib and include.
 from_source() {
     tarballs
     log=$work/$target/libs.log
-    tests/cross/libs.sh "$1" "$2" "$work/sources" "$work/$target" >"$log" 2>&1 ||
+    tests/cross/libs.sh "$1" "$2" "$work/sources" "$work/$target" "${3:-}" >"$log" 2>&1 ||
         cannot "libraries from source: $(tail -1 "$log")"
     # A header of curl's is the same for each machine.
     for headers in /usr/include/*/curl /usr/include/curl; do
-        [ ! -d "$headers" ] || ln -sfn "$headers" "$work/$target/include/curl"
+        [ -n "${3:-}" ] || [ ! -d "$headers" ] || ln -sfn "$headers" "$work/$target/include/curl"
     done
 }
 
@@ -112,6 +112,7 @@ script() {
 
 mkdir -p "$work/$target"
 here="$PWD/$work/$target"
+more=''
 limit="exec timeout -k 5 $seconds"
 case $target in
 i386)
@@ -153,8 +154,9 @@ musl)
     for headers in /usr/include/linux /usr/include/asm-generic /usr/include/*/asm; do
         [ ! -d "$headers" ] || ln -sfn "$headers" "$work/musl/include/$(basename "$headers")"
     done
-    from_source "musl-gcc -isystem $here/include" $ar
-    script cc "exec musl-gcc -isystem '$here/include' \"\$@\" '-L$here/lib' -static -no-pie"
+    from_source "musl-gcc -isystem $here/include" $ar "$(uname -m)-linux-musl"
+    more='CURL=linked'
+    script cc "exec musl-gcc -isystem '$here/include' \"\$@\" '-L$here/lib' -lcurl -lmbed -static -no-pie"
     script run "$limit \"\$@\""
     ;;
 boot)
@@ -169,4 +171,4 @@ boot)
     ;;
 *) echo "prepare.sh: unknown target $target" >&2; exit 2 ;;
 esac
-echo "CC=$work/$target/cc AR=$ar dir=$work/$target/$variant VARIANT=$variant"
+echo "CC=$work/$target/cc AR=$ar dir=$work/$target/$variant VARIANT=$variant $more"
