@@ -39,12 +39,16 @@ cc-fuzz  = clang
 BUILD_TIME := $(shell t=$${SOURCE_DATE_EPOCH:-$$([ ! -e .git ] || git log -1 --format=%ct 2>/dev/null)}; \
 	t=$${t:-$$(date -r Makefile +%s)}; n=$$(date +%s); echo $$((t < n ? t : n)))
 
+comma = ,
 WARN = -Wall -Wextra -Wconversion -Wshadow -Wstrict-prototypes -Wmissing-prototypes \
 	-Wformat=2 -Wpointer-arith -Wcast-qual -Wundef -Wvla -Wwrite-strings $(WERROR)
 try = $(shell $(cc) -Werror $(1) -x c -c /dev/null -o /dev/null 2>/dev/null && echo $(1))
 may_cut := $(call try,-Wno-format-truncation)
+# Who builds many packages decides this for all of them, by CFLAGS and LDFLAGS, and says HARDEN=.
 HARDEN  := -U_FORTIFY_SOURCE -D_FORTIFY_SOURCE=3 -fstack-protector-strong \
 	$(call try,-fstack-clash-protection) $(call try,-ftrivial-auto-var-init=zero)
+pie       := $(if $(HARDEN),-fPIE)
+hard_link := $(if $(HARDEN),-pie -Wl$(comma)-z$(comma)relro$(comma)-z$(comma)now)
 
 # Without unwind tables: nothing unwinds at run time, and they would be a seventh of the file.
 flags-release := $(or $(call try,-Oz),-Os) -fno-asynchronous-unwind-tables -fno-unwind-tables $(HARDEN)
@@ -68,8 +72,8 @@ packed = -Wl,-z,pack-relative-relocs
 pack  := $(if $(filter release,$(VARIANT)),$(shell case $$(uname -m) in \
 	($$($(cc) -dumpmachine | cut -d- -f1)*) ;; (*) exit ;; esac; f=$$(mktemp) && \
 	echo 'int a, *p = &a; int main(void) { return *p; }' | $(cc) -pie $(packed) -x c - -o $$f \
-	2>/dev/null && $$f && echo $(packed); rm -f $$f))
-link = $(cc) -g $(flags-$(VARIANT)) -pie -Wl,--gc-sections,--as-needed,-z,relro,-z,now \
+	2>/dev/null && ($$f) 2>/dev/null && echo $(packed); rm -f $$f))
+link = $(cc) -g $(flags-$(VARIANT)) $(hard_link) -Wl,--gc-sections,--as-needed \
 	-Wl,-z,noexecstack,-O1 $(pack) $(LDFLAGS)
 libs = -lfcgi -llmdb -lbearssl -ljansson -lconfuse $(if $(filter linked,$(CURL)),-lcurl) \
 	-ldl -lpthread
@@ -104,7 +108,7 @@ $(dir)/libpennygate.a: $(filter-out %/gateway/main.o,$(objects))
 
 $(dir)/%.o: %.c
 	@mkdir -p $(@D)
-	$(say)$(compile) -fPIE -MMD -MP -c -o $@ $<
+	$(say)$(compile) $(pie) -MMD -MP -c -o $@ $<
 
 # The files of gateway/web as they are served: without indentation, empty lines, comments that have
 # lines of their own, blanks inside of braces and around = => && < and the like, and the ends of
