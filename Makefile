@@ -12,11 +12,14 @@
 # own directory under build/. CURL=linked links libcurl instead of loading it at first use.
 # PAGES=0 leaves out what people see: chat page, widget, dashboard and metrics. That program is
 # build/release-plain/pennygate; `make PAGES=0 install` and `make PAGES=0 run` are of it.
+# SMALL=1 leaves out besides what a router has no use for: transcripts, check --through, and the
+# table of stats for people (its JSON and CSV stay); it is build/release-small/pennygate.
 
 VERSION     = 0.1
 VARIANT    ?= release
 CURL       ?= loaded
 PAGES      ?= 1
+SMALL      ?= 0
 prefix     ?= /usr/local
 sysconfdir ?= /etc
 sbindir     = $(prefix)/sbin
@@ -26,6 +29,9 @@ STRIP      ?= -s
 # WERROR= lets warnings pass, of a compiler that nobody has tried here.
 WERROR     ?= -Werror
 
+ifeq ($(SMALL),1)
+override PAGES = 0
+endif
 ifeq ($(origin CC),default)
 CC = gcc
 endif
@@ -61,8 +67,8 @@ flags-trap    := -O1 -fsanitize=undefined -fsanitize-undefined-trap-on-error
 flags-fuzz    := -O1 -fno-omit-frame-pointer -fsanitize=fuzzer-no-link,address,undefined \
 	-fno-sanitize-recover=undefined
 
-defines = -D_GNU_SOURCE -D_FILE_OFFSET_BITS=64 -D_TIME_BITS=64 -DBUILD_TIME=$(BUILD_TIME) \
-	-DPAGES=$(PAGES) -DPENNYGATE_VERSION='"$(VERSION)"' -DCONFIG_PATH='"$(sysconfdir)/pennygate/pennygate.conf"' \
+defines = -D_GNU_SOURCE -D_FILE_OFFSET_BITS=64 -DBUILD_TIME=$(BUILD_TIME) \
+	-DPAGES=$(PAGES) -DSMALL=$(SMALL) -DPENNYGATE_VERSION='"$(VERSION)"' -DCONFIG_PATH='"$(sysconfdir)/pennygate/pennygate.conf"' \
 	$(if $(filter linked,$(CURL)),-DCURL_LINKED)
 compile = $(cc) -std=c11 $(defines) -I. -g $(flags-$(VARIANT)) -ffile-prefix-map='$(CURDIR)=.' \
 	-ffunction-sections -fdata-sections $(WARN) $(CFLAGS)
@@ -80,13 +86,16 @@ libs = -lfcgi -llmdb -lbearssl -ljansson -lconfuse $(if $(filter linked,$(CURL))
 
 say = $(if $(V),,@echo '  $@';)
 
-dir     := build/$(VARIANT)$(if $(filter linked,$(CURL)),-linked)$(if $(filter 0,$(PAGES)),-plain)
+dir     := build/$(VARIANT)$(if $(filter linked,$(CURL)),-linked)$(if $(filter 1,$(SMALL)),-small,$(if $(filter 0,$(PAGES)),-plain))
 program  = $(if $(filter build/release,$(dir)),build/pennygate,$(dir)/pennygate)
-# What a program without pages has no part of, by the names of files here and in tests/unit/test_*.
-people  := $(if $(filter 0,$(PAGES)),asset cli_password dashboard% guard metrics% pages)
-objects := $(patsubst %.c,$(dir)/%.o,$(filter-out $(people:%=gateway/%.c),\
+# What a program without pages, or a small one, has no part of, by the names of files here and in
+# tests/unit/test_*.
+left    := $(if $(filter 0,$(PAGES)),asset cli_password dashboard% guard metrics% pages) \
+	$(if $(filter 1,$(SMALL)),archive cli_through cli_transcripts recorder report_table selftest \
+	through transcript)
+objects := $(patsubst %.c,$(dir)/%.o,$(filter-out $(left:%=gateway/%.c) $(left:%=store/%.c),\
 	$(sort $(wildcard platform/*.c store/*.c gateway/*.c))))
-units   := $(patsubst %.c,$(dir)/%,$(filter-out $(people:%=tests/unit/test_%.c),\
+units   := $(patsubst %.c,$(dir)/%,$(filter-out $(left:%=tests/unit/test_%.c),\
 	$(wildcard tests/unit/test_*.c)))
 web     := $(patsubst gateway/web/%,build/web/%.h,$(wildcard gateway/web/*))
 fuzzers := $(patsubst tests/fuzz/%.c,$(dir)/tests/fuzz/%,$(wildcard tests/fuzz/fuzz_*.c))

@@ -166,10 +166,15 @@ static bool find_caller(struct chat *c)
     return true;
 }
 
+static bool is_kept(const struct config *c)
+{
+    return !SMALL && c->transcripts;
+}
+
 /* Whether the log's name of the caller is shown anywhere: it costs a read transaction. */
 static bool is_named(const struct config *c)
 {
-    return c->log_level >= LOG_LEVEL_INFO || (c->transcripts && !c->transcripts_address);
+    return c->log_level >= LOG_LEVEL_INFO || (is_kept(c) && !c->transcripts_address);
 }
 
 /* For the log; who cannot be named is "-". */
@@ -399,7 +404,7 @@ static void forward(struct chat *c)
         .request = &c->request,
         .reply = c->job->reply,
         .rates = &c->a.answer,
-        .text = c->config->transcripts ? &text : NULL,
+        .text = is_kept(c->config) ? &text : NULL,
         .replace = replace,
         .again = again,
         .settle = settle,
@@ -413,7 +418,7 @@ static void forward(struct chat *c)
     c->log->code = end.code;
     c->log->gone = end.gone;
     c->log->calls = end.calls;
-    if (c->config->transcripts)
+    if (is_kept(c->config))
         keep_transcript(c, &text);
     free(text.at);
 }

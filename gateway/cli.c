@@ -39,6 +39,8 @@ enum {
 };
 #define FLAGS_LISTED FLAG_LIMIT /* may be given several times */
 
+#define NOT_SMALL "not in this program, which was made small"
+
 static const struct flag {
     const char *name;
     const char *value; /* what it takes, or NULL: nothing */
@@ -56,9 +58,9 @@ static const struct flag {
     {"--csv", NULL, FLAG_CSV, offsetof(struct cli, csv), "as CSV"},
     {"--stop", NULL, FLAG_STOP, offsetof(struct cli, stop), "the machine is going down"},
     {"--through", "URL", FLAG_THROUGH, offsetof(struct cli, through),
-     "ask by way of the web server at this URL"},
+     SMALL ? NOT_SMALL : "ask by way of the web server at this URL"},
     {"--silence", "SECONDS", FLAG_SILENCE, offsetof(struct cli, silence),
-     "that --through tries, 0 to 25"},
+     SMALL ? NOT_SMALL : "that --through tries, 0 to 25"},
     {"--limit", "LIMIT", FLAG_LIMIT, offsetof(struct cli, limits), "as calls/day=100"},
     {"--subject", "NAME", FLAG_SUBJECT, offsetof(struct cli, subject),
      "all of this caller, as list shows it"},
@@ -70,6 +72,7 @@ static const struct flag {
 static int cli_version(struct cli *cli);
 static int cli_help(struct cli *cli);
 static int cli_no_pages(struct cli *cli);
+static int cli_no_transcripts(struct cli *cli);
 
 static const struct command {
     const char *name;
@@ -102,8 +105,8 @@ static const struct command {
     {"maintain", FLAG_CONFIG | FLAG_STOP, NULL, cli_maintain,
      "timed work, for cron on CGI-only hosts"},
     {"transcripts", FLAG_CONFIG | FLAG_DAYS | FLAG_JSON | FLAG_SUBJECT | FLAG_BEFORE | FLAG_ALL,
-     "list|show ID|export|erase|erase ID", cli_transcripts,
-     "list, show ID, export or erase what was asked and answered"},
+     "list|show ID|export|erase|erase ID", SMALL ? cli_no_transcripts : cli_transcripts,
+     SMALL ? NOT_SMALL : "list, show ID, export or erase what was asked and answered"},
     {"dashboard-password", FLAG_CONFIG, "|remove", PAGES ? cli_password : cli_no_pages,
      PAGES ? "make a new password for the owner's pages"
            : "not in this program, which was made without pages"},
@@ -126,6 +129,17 @@ static int cli_no_pages(struct cli *cli)
 {
     (void)cli;
     return cli_fail("this program was made without pages (PAGES=0)");
+}
+
+int cli_not_small(const char *what)
+{
+    return cli_fail("this program was made without %s (SMALL=1)", what);
+}
+
+static int cli_no_transcripts(struct cli *cli)
+{
+    (void)cli;
+    return cli_not_small("transcripts");
 }
 
 int cli_fail(const char *format, ...)

@@ -70,6 +70,9 @@ int cli_become_owner(const struct cli *cli, struct config **config);
 int cli_open(const struct cli *cli, bool *adopt, struct config **config,
              struct ledger **ledger);
 
+/* Says that a program made with SMALL=1 has no such thing; returns CLI_FAILED. */
+int cli_not_small(const char *what);
+
 /* What to do about an error of the store: a sentence, or "". */
 const char *cli_advice(enum error e);
 
@@ -82,7 +85,7 @@ enum error cli_ledger_options(const struct config *c, struct ledger_options *o);
 /* The commands. */
 int cli_init(struct cli *cli);
 int cli_check(struct cli *cli);
-int cli_through(struct cli *cli); /* check --through URL */
+int cli_through(struct cli *cli); /* check --through URL; not with SMALL=1 */
 int cli_stats(struct cli *cli);
 int cli_serve(struct cli *cli);
 int cli_pause(struct cli *cli);
@@ -94,10 +97,10 @@ int cli_export(struct cli *cli);
 int cli_import(struct cli *cli);
 int cli_keys(struct cli *cli);
 int cli_forgive(struct cli *cli);
-int cli_transcripts(struct cli *cli);
-int cli_password(struct cli *cli); /* not in a program made with PAGES=0 */
+int cli_transcripts(struct cli *cli); /* not in a program made with SMALL=1 */
+int cli_password(struct cli *cli);    /* not in a program made with PAGES=0 */
 
-/* Removes transcripts that are too old, if there are any: timed work. */
+/* Removes transcripts that are too old, if there are any: timed work. Not with SMALL=1. */
 int cli_expire_transcripts(const struct config *c);
 
 /* The value of --days: 1 to CLI_DAYS_MAX. */

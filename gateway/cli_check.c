@@ -107,6 +107,8 @@ static const char *why_off(const struct config *c, enum config_section s)
         return "off, without a secret";
     if (s == SECTION_ALERTS && c->alert_url == NULL)
         return "none is posted, without a url";
+    if (s == SECTION_TRANSCRIPTS && SMALL)
+        return "not in this program, which was made small (SMALL=1)";
     if (s == SECTION_TRANSCRIPTS && !c->transcripts)
         return "off, without keep = yes";
     if (s == SECTION_DASHBOARD && !PAGES)
@@ -389,7 +391,7 @@ int cli_check(struct cli *cli)
     int status;
 
     if (cli->through != NULL || cli->silence != NULL)
-        return cli_through(cli);
+        return SMALL ? cli_not_small("check --through") : cli_through(cli);
     status = cli_load(cli, &c);
     /* Without a store there is no owner to become, and everything else can still be told. */
     if (status == CLI_OK && owner_of(c->store, &o) != ERROR_NOT_FOUND)

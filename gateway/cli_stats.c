@@ -30,7 +30,7 @@ static void show(const struct cli *cli, const struct report *r)
         report_json(&s, r);
     else if (cli->csv)
         report_csv(&s, r);
-    else
+    else if (!SMALL)
         report_table(&l, r);
     (void)sink_end(&s); /* cli_main tells of a stream that has failed */
 }
@@ -48,6 +48,8 @@ int cli_stats(struct cli *cli)
         cli_fail("stats takes --json or --csv, and --days 1 to %d", CLI_DAYS_MAX);
         return CLI_USAGE;
     }
+    if (SMALL && !cli->json && !cli->csv)
+        return cli_not_small("the table: stats takes --json or --csv");
     status = cli_open(cli, NULL, &c, &l);
     if (status != CLI_OK)
         return status;

@@ -355,6 +355,13 @@ static void check_secrets(const struct config *c, struct findings *f)
              c->alert_token_file);
 }
 
+/* Who wants them kept must not learn only when he looks for them that they are not. */
+static void check_transcripts(const struct config *c, struct findings *f)
+{
+    if (SMALL && c->transcripts)
+        find(f, "transcripts: keep = yes, and this program was made without them (SMALL=1)");
+}
+
 unsigned config_faults(const struct config *c, void (*tell)(void *arg, const char *line),
                        void *arg)
 {
@@ -365,6 +372,7 @@ unsigned config_faults(const struct config *c, void (*tell)(void *arg, const cha
     check_ceiling(c, &f);
     check_site(c, &f);
     check_secrets(c, &f);
+    check_transcripts(c, &f);
     for (unsigned i = 0; i < c->n_models; i++) {
         const struct config_model *m = &c->models[i];
 

@@ -57,7 +57,9 @@ static const struct {
     {"/v1/chat/completions", POST, ROUTE_CHAT},
     {"/v1/models", READ, ROUTE_MODELS},
     {"/status", READ, ROUTE_STATUS},
+#if !SMALL
     {"/v1/self-test", POST, ROUTE_SELF_TEST},
+#endif
 #if PAGES
     {"/", READ, ROUTE_PAGE},
     {"/widget.js", READ, ROUTE_WIDGET},

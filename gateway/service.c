@@ -36,8 +36,8 @@ struct service {
     struct upstream *upstream;
     struct alerter *alerter; /* NULL: of a process that serves one request */
     struct places places;
-    struct pages *pages; /* NULL: in a program made without them */
-    struct recorder *recorder;
+    struct pages *pages;       /* NULL: in a program made without them */
+    struct recorder *recorder; /* NULL: in a program made with SMALL=1 */
     atomic_bool stopping;
     atomic_flag self_test; /* one is running */
 };
@@ -53,7 +53,7 @@ enum error service_new(const char *path, char *const *env, bool single, struct s
         return ERROR_MEMORY;
     atomic_flag_clear(&s->self_test);
     places_init(&s->places);
-    e = recorder_new(single, &s->recorder);
+    e = SMALL ? ERROR_NONE : recorder_new(single, &s->recorder);
     if (PAGES && e == ERROR_NONE)
         e = pages_new(&s->pages);
     if (e == ERROR_NONE)
@@ -111,13 +111,15 @@ bool service_free(struct service *s, int64_t bound_ms)
     if (PAGES)
         pages_free(s->pages);
     s->pages = NULL;
-    if (s->recorder != NULL)
+    if (!SMALL && s->recorder != NULL)
         recorder_stop(s->recorder); /* it writes on while the ledger's writer ends */
     line_end();
     now = clock_monotonic_ms();
     if (!site_free(s->site, now < until ? until - now : 0))
         return false;
-    (void)recorder_free(s->recorder, RECORDER_MS); /* a stuck one has nothing of anybody else */
+    if (!SMALL)
+        (void)recorder_free(s->recorder,
+                            RECORDER_MS); /* a stuck one has nothing of anybody else */
     places_destroy(&s->places);
     free(s);
     return ended;
@@ -130,12 +132,13 @@ int64_t service_rest(struct service *s)
 
 bool service_has_more(const struct service *s)
 {
-    return recorder_waits(s->recorder);
+    return !SMALL && recorder_waits(s->recorder);
 }
 
 void service_do_more(struct service *s)
 {
-    recorder_run(s->recorder);
+    if (!SMALL)
+        recorder_run(s->recorder);
 }
 
 /* ---- one exchange ---- */
@@ -266,7 +269,7 @@ static void answer(struct service *s, const struct site_use *use, struct access 
         log->code = status_handle(s->site, use, &s->places, why, reply);
     else if (route == ROUTE_MODELS)
         log->code = list_models(s, use, reply, &log->gone);
-    else if (route == ROUTE_SELF_TEST)
+    else if (!SMALL && route == ROUTE_SELF_TEST)
         log->code = self_test(s, use, reply, &log->gone);
     else if (PAGES && route_fixed(route))
         pages_fixed(route, use->config, reply, &log->gone);

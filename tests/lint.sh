@@ -53,7 +53,7 @@ one_file() {
 sources=$(find $product tests -name '*.[ch]')
 units=$(find $product -name '*.c')
 scripts=$(grep -rlE '^#!/bin/(sh|bash)|^#!/usr/bin/env bash' tests .ci platform)
-flags="-std=c11 -D_GNU_SOURCE -D_FILE_OFFSET_BITS=64 -DBUILD_TIME=0 -DPAGES=1 -I."
+flags="-std=c11 -D_GNU_SOURCE -D_FILE_OFFSET_BITS=64 -DBUILD_TIME=0 -DPAGES=1 -DSMALL=0 -I."
 
 make -s web || exit 2 # gateway/asset.c includes what it makes
 
@@ -80,7 +80,7 @@ check 'clang-tidy' clang-tidy tidy
 check 'cppcheck' cppcheck cppcheck -q -j "$jobs" --std=c11 --library=posix --error-exitcode=1 \
     --enable=warning,performance,portability --inline-suppr --suppress=missingIncludeSystem \
     --suppress=getpwnamCalled --suppress=getgrnamCalled --suppress=getpwuidCalled \
-    --suppress=uninitvar:store/record.c -D_GNU_SOURCE -DBUILD_TIME=0 -DPAGES=1 -I. $product
+    --suppress=uninitvar:store/record.c -D_GNU_SOURCE -DBUILD_TIME=0 -DPAGES=1 -DSMALL=0 -I. $product
 check 'manual pages (mandoc)' mandoc mandoc -T lint -W warning $(find gateway -name '*.[578]')
 check 'shell scripts (shellcheck)' shellcheck shellcheck $scripts
 check 'no function over 80 lines' ctags long_functions

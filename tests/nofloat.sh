@@ -18,9 +18,7 @@ mkdir "$scratch/gnu"
 : >"$scratch/gnu/stubs-o32_soft.h"
 : >"$scratch/gnu/stubs-o32_soft_2008.h"
 
-cc=gcc
-here=/usr/include/$(gcc -print-multiarch)
-common="-std=c11 -O0 -Werror=unsuffixed-float-constants -D_GNU_SOURCE -D_FILE_OFFSET_BITS=64 -DBUILD_TIME=0 -DPAGES=1 -I. -c"
+common="-std=c11 -O0 -Werror=unsuffixed-float-constants -D_GNU_SOURCE -D_FILE_OFFSET_BITS=64 -DBUILD_TIME=0 -DPAGES=1 -DSMALL=0 -I. -c"
 registers="-mgeneral-regs-only"
 software="-m32 -msoft-float -isystem $scratch -isystem $here"
 mips="-msoft-float -isystem $scratch -idirafter /usr/include -idirafter $here"

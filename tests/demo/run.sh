@@ -219,7 +219,7 @@ until gate stats --json | grep -q '"settled": [1-9]'; do
     [ "$tries" -lt 50 ] || break
     sleep 0.1 # poll
 done
-gate stats
+gate stats || gate stats --csv # a small program has no table
 echo
 if password=$(gate dashboard-password 2>/dev/null); then
     echo "Chat page:  http://127.0.0.1:$port/ai/"

@@ -338,8 +338,6 @@ static void a_key_was_issued_in_some_year(void **state)
 
 static void an_instant_in_a_key_is_bounded(void **state)
 {
-    struct transcript_key t = {.time_ms = INSTANT_MAX_MS}, read;
-    uint8_t bytes[TRANSCRIPT_KEY_BYTES];
     struct row_key key;
     int64_t at;
 
@@ -348,11 +346,6 @@ static void an_instant_in_a_key_is_bounded(void **state)
     assert_true(key_instant(TABLE_DRY, &(struct kv_slice){key.bytes, key.n}, &at));
     key_dry(INSTANT_MAX_MS + 1, "a", &key);
     assert_false(key_instant(TABLE_DRY, &(struct kv_slice){key.bytes, key.n}, &at));
-    transcript_key_write(&t, bytes);
-    assert_true(transcript_key_read(&(struct kv_slice){bytes, sizeof bytes}, &read));
-    t.time_ms++;
-    transcript_key_write(&t, bytes);
-    assert_false(transcript_key_read(&(struct kv_slice){bytes, sizeof bytes}, &read));
 }
 
 /* One without a step is as it always was: nobody has to upgrade a store. */

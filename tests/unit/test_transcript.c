@@ -14,11 +14,11 @@
 #include "store/storetime.h"
 #include "tests/unit/kv_scratch.h"
 
-#define SMALL   ((size_t)1 << 20)
-#define DAY_MS  ((int64_t)86400000)
-#define NOW_MS  ((int64_t)1800000000000)
-#define LONG_MS 10000
-#define TEXT(s) ((struct transcript_text){s, sizeof s - 1})
+#define SMALL_MAP ((size_t)1 << 20)
+#define DAY_MS    ((int64_t)86400000)
+#define NOW_MS    ((int64_t)1800000000000)
+#define LONG_MS   10000
+#define TEXT(s)   ((struct transcript_text){s, sizeof s - 1})
 
 static int64_t wall_ms = NOW_MS;
 
@@ -338,7 +338,7 @@ static bool has_bytes(const char *path, const char *text)
 
 static void test_an_archive_is_made_by_the_first_to_come(void **state)
 {
-    struct archive *a = new_archive(SMALL, false);
+    struct archive *a = new_archive(SMALL_MAP, false);
     struct seen s;
     struct stat st;
 
@@ -359,7 +359,7 @@ static void test_an_archive_is_made_by_the_first_to_come(void **state)
 
 static void test_those_of_one_millisecond_are_all_kept(void **state)
 {
-    struct archive *a = new_archive(SMALL, false);
+    struct archive *a = new_archive(SMALL_MAP, false);
     struct seen s;
 
     (void)state;
@@ -373,8 +373,8 @@ static void test_those_of_one_millisecond_are_all_kept(void **state)
 
 static void test_the_oldest_go_first(void **state)
 {
-    struct archive *a = new_archive(SMALL, false);
-    size_t most = archive_row_max(SMALL), random = 12345;
+    struct archive *a = new_archive(SMALL_MAP, false);
+    size_t most = archive_row_max(SMALL_MAP), random = 12345;
     struct seen s;
 
     (void)state;
@@ -387,14 +387,14 @@ static void test_the_oldest_go_first(void **state)
         assert_true(s.last_ms == NOW_MS + i && s.n > 5); /* the newest is always there */
         assert_true(s.first_ms == NOW_MS + i - s.n + 1); /* and there is no gap */
     }
-    assert_true((size_t)size_of(data_path()) <= SMALL);
+    assert_true((size_t)size_of(data_path()) <= SMALL_MAP);
     archive_free(a);
 }
 
 static void test_many_small_ones_turn_over(void **state)
 {
     enum { AT_ONCE = 500 };
-    struct archive *a = new_archive(SMALL, false);
+    struct archive *a = new_archive(SMALL_MAP, false);
     struct archive_item items[AT_ONCE];
     struct transcript t = sample();
     uint8_t *bytes;
@@ -417,7 +417,7 @@ static void test_many_small_ones_turn_over(void **state)
 
 static void test_those_too_old_go(void **state)
 {
-    struct archive *a = new_archive(SMALL, false);
+    struct archive *a = new_archive(SMALL_MAP, false);
     struct seen s;
 
     (void)state;
@@ -438,7 +438,7 @@ static void test_those_too_old_go(void **state)
 
 static void test_nothing_to_remove_writes_nothing(void **state)
 {
-    struct archive *a = new_archive(SMALL, false);
+    struct archive *a = new_archive(SMALL_MAP, false);
     struct stat before, after;
 
     (void)state;
@@ -479,7 +479,7 @@ static bool fd_has_bytes(int fd, const char *text)
 
 static void test_what_is_erased_is_in_no_file_any_more(void **state)
 {
-    struct archive *a = new_archive(SMALL, false), *other = new_archive(SMALL, false);
+    struct archive *a = new_archive(SMALL_MAP, false), *other = new_archive(SMALL_MAP, false);
     int old;
 
     (void)state;
@@ -506,7 +506,7 @@ static void test_what_is_erased_is_in_no_file_any_more(void **state)
 
 static void test_erasing_takes_what_had_only_been_removed(void **state)
 {
-    struct archive *a = new_archive(SMALL, false);
+    struct archive *a = new_archive(SMALL_MAP, false);
 
     (void)state;
     add(a, NOW_MS, "s", "SECRETWORD", 500);
@@ -521,7 +521,7 @@ static void test_erasing_takes_what_had_only_been_removed(void **state)
 
 static void test_all_can_be_erased(void **state)
 {
-    struct archive *a = new_archive(SMALL, false);
+    struct archive *a = new_archive(SMALL_MAP, false);
     struct seen s;
     int old;
 
@@ -555,7 +555,7 @@ static void test_a_killed_eraser_is_finished_by_the_next(void **state)
 {
     (void)state;
     for (size_t i = 0; i < sizeof leftovers / sizeof leftovers[0]; i++) {
-        struct archive *a = new_archive(SMALL, false);
+        struct archive *a = new_archive(SMALL_MAP, false);
         const char *old = scratch_path("transcripts/old.mdb");
 
         print_message("killed %s\n", leftovers[i].what);
@@ -571,7 +571,7 @@ static void test_a_killed_eraser_is_finished_by_the_next(void **state)
             assert_int_equal(mkdir(scratch_path("transcripts/new"), 0700), 0);
         if (leftovers[i].new_data)
             scratch_write(scratch_path("transcripts/new/data.mdb"), 0600, "x", 1);
-        a = new_archive(SMALL, false);
+        a = new_archive(SMALL_MAP, false);
         assert_int_equal(count(a), before);
         assert_int_equal(size_of(old), -1);
         assert_int_equal(size_of(scratch_path("transcripts/new")), -1);
@@ -592,16 +592,16 @@ static void test_a_smaller_size_is_taken_up(void **state)
     (void)state;
     for (int i = 0; i < 40; i++)
         add(a, NOW_MS + i, i % 2 ? "odd" : "even", "salt", 12000);
-    assert_true((size_t)size_of(data_path()) > SMALL);
+    assert_true((size_t)size_of(data_path()) > SMALL_MAP);
     archive_free(a);
-    a = new_archive(SMALL, false);
+    a = new_archive(SMALL_MAP, false);
     assert_int_equal(erase(a, "nobody"), 0); /* which does not yet lose any */
     assert_int_equal(count(a), 40);
     add(a, NOW_MS + 100, "new", "salt", 1000);
     assert_error(look(a, &s), ERROR_NOT_FOUND);
-    assert_true(s.n > 5 && s.n * 48000 < SMALL && s.last_ms == NOW_MS + 100);
+    assert_true(s.n > 5 && s.n * 48000 < SMALL_MAP && s.last_ms == NOW_MS + 100);
     assert_true(erase(a, "odd") > 0);
-    assert_true((size_t)size_of(data_path()) < SMALL);
+    assert_true((size_t)size_of(data_path()) < SMALL_MAP);
     archive_free(a);
 }
 
@@ -697,7 +697,7 @@ static void test_a_death_while_erasing_loses_nothing(void **state)
 
 static void test_who_holds_the_archive_keeps_nobody_for_long(void **state)
 {
-    struct archive *a = new_archive(SMALL, false);
+    struct archive *a = new_archive(SMALL_MAP, false);
     struct seen s;
     int fd;
 
@@ -720,7 +720,7 @@ static void test_who_holds_the_archive_keeps_nobody_for_long(void **state)
 
 static void test_a_damaged_file_ends_nobody(void **state)
 {
-    struct archive *a = new_archive(SMALL, false);
+    struct archive *a = new_archive(SMALL_MAP, false);
     unsigned char *sound, *broken;
     unsigned told = 0;
     size_t n;
@@ -736,7 +736,7 @@ static void test_a_damaged_file_ends_nobody(void **state)
         for (size_t i = 0; i < 4096; i++)
             broken[page * 4096 + i] = (unsigned char)(i * 131 + page);
         scratch_write(data_path(), 0600, broken, n);
-        a = new_archive(SMALL, false);
+        a = new_archive(SMALL_MAP, false);
         enum error e = try_add(a, NOW_MS, "s", "x", 1);
         told += e != ERROR_NONE;
         archive_free(a);
@@ -745,11 +745,11 @@ static void test_a_damaged_file_ends_nobody(void **state)
     for (int i = 0; i < 3; i++) { /* cut, emptied, and no LMDB file at all */
         scratch_write(data_path(), 0600, i == 2 ? (const void *)"no" : sound,
                       i == 0 ? n / 2 : (i == 1 ? 0 : 2));
-        a = new_archive(SMALL, false);
+        a = new_archive(SMALL_MAP, false);
         assert_int_not_equal(try_add(a, NOW_MS, "s", "x", 1), ERROR_NONE);
         archive_free(a);
     }
-    a = new_archive(SMALL, false);
+    a = new_archive(SMALL_MAP, false);
     assert_error(archive_erase_all(a, LONG_MS), ERROR_NONE);
     add(a, NOW_MS, "s", "x", 1);
     assert_int_equal(count(a), 1);
@@ -760,7 +760,7 @@ static void test_a_damaged_file_ends_nobody(void **state)
 
 static void test_an_archive_that_goes_away_is_made_anew(void **state)
 {
-    struct archive *a = new_archive(SMALL, false);
+    struct archive *a = new_archive(SMALL_MAP, false);
 
     (void)state;
     add(a, NOW_MS, "s", "x", 1);
@@ -810,7 +810,7 @@ static const struct {
 static void test_a_place_that_is_not_ours_is_left_alone(void **state)
 {
     for (size_t i = 0; i < sizeof places / sizeof places[0]; i++) {
-        struct archive *a = new_archive(SMALL, false);
+        struct archive *a = new_archive(SMALL_MAP, false);
 
         print_message("%s\n", places[i].what);
         places[i].make();
@@ -824,7 +824,7 @@ static void test_a_place_that_is_not_ours_is_left_alone(void **state)
 static void test_without_a_store_there_is_no_archive(void **state)
 {
     struct archive_options o = {.store = scratch_path("none"),
-                                .map_bytes = SMALL,
+                                .map_bytes = SMALL_MAP,
                                 .keep_ms = DAY_MS,
                                 .clock = test_clock};
     struct archive *a;
@@ -837,7 +837,7 @@ static void test_without_a_store_there_is_no_archive(void **state)
 
 static void test_one_walk_a_boot_is_enough_for_the_trusting(void **state)
 {
-    struct archive *a = new_archive(SMALL, false), *trusting = new_archive(SMALL, true);
+    struct archive *a = new_archive(SMALL_MAP, false), *trusting = new_archive(SMALL_MAP, true);
 
     (void)state;
     add(a, NOW_MS, "s", "x", 1);
@@ -850,9 +850,23 @@ static void test_one_walk_a_boot_is_enough_for_the_trusting(void **state)
 
 #define T(f) cmocka_unit_test_setup_teardown(f, setup, scratch_remove)
 
+static void test_an_instant_in_a_key_is_bounded(void **state)
+{
+    struct transcript_key t = {.time_ms = INSTANT_MAX_MS}, read;
+    uint8_t bytes[TRANSCRIPT_KEY_BYTES];
+
+    (void)state;
+    transcript_key_write(&t, bytes);
+    assert_true(transcript_key_read(&(struct kv_slice){bytes, sizeof bytes}, &read));
+    t.time_ms++;
+    transcript_key_write(&t, bytes);
+    assert_false(transcript_key_read(&(struct kv_slice){bytes, sizeof bytes}, &read));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_an_instant_in_a_key_is_bounded),
         cmocka_unit_test(test_what_is_written_is_read),
         cmocka_unit_test(test_any_part_of_a_row_is_none),
         cmocka_unit_test(test_a_changed_byte_never_breaks_a_bound),
