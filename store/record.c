@@ -1,6 +1,7 @@
 /*
  * Rows as bytes. A cursor writes or reads fixed-width big-endian fields; reading past the end
- * marks the cursor bad instead of failing each call, and one check at the end decides.
+ * marks the cursor bad instead of failing each call, and one check at the end decides. What a
+ * value holds is a table of fields, from which it is both written and read.
  */
 #include "store/record.h"
 
@@ -349,55 +350,151 @@ static struct get value_start(const struct kv_slice *v)
     return g;
 }
 
-static void put_amounts(struct put *p, const struct amounts *a)
+/* What is not written by us is refused: it could wrap a sum, or be shown as it is. */
+enum bound {
+    ANY,
+    TRUTH, /* 0, or anything else for true */
+    AMOUNT,
+    INSTANT, /* ms */
+    SECONDS,
+    DAY,
+    PAUSE, /* ms, of a breaker */
+    KIND,  /* of an alert */
+    PERCENT,
+    SUMMED, /* a unit that is summed up */
+    TOLD,
+    NAME /* bytes: is_shown_name */
+};
+
+static const uint64_t most[] = {[ANY] = UINT64_MAX,
+                                [TRUTH] = UINT64_MAX,
+                                [AMOUNT] = AMOUNT_MAX,
+                                [INSTANT] = INSTANT_MAX_MS,
+                                [SECONDS] = INSTANT_MAX_MS / 1000,
+                                [DAY] = DAY_MAX,
+                                [PAUSE] = BREAKER_PAUSE_MAX_MS,
+                                [KIND] = ALERT_KINDS - 1,
+                                [PERCENT] = 100,
+                                [SUMMED] = UNITS_SUMMED - 1,
+                                [TOLD] = TOLD_GIVEN_UP};
+
+/* A member of a struct in a value. */
+struct field {
+    uint16_t offset;
+    uint8_t size;  /* of the member; 0: the table ends */
+    uint8_t width; /* of the integer in the value; 0: bytes, as many as the member has */
+    uint8_t bound;
+};
+
+#define AT(type, member)                offsetof(struct type, member), sizeof(((struct type *)0)->member)
+#define BYTES(type, member)             AT(type, member), 0, ANY
+#define INT(type, member, width, bound) AT(type, member), width, bound
+
+/* A limit's name or a model's alias: it goes into the log and into a JSON text as it is. */
+static bool is_shown_name(const char name[LIMIT_NAME_MAX])
 {
-    for (unsigned u = 0; u < UNITS_SUMMED; u++)
-        put_int(p, a->of[u], 8);
+    size_t n = strnlen(name, LIMIT_NAME_MAX);
+
+    for (size_t i = 0; i < n; i++)
+        if (!in_a_name((uint8_t)name[i]) && name[i] != '.')
+            return false;
+    return n > 0 && n < LIMIT_NAME_MAX;
 }
 
-/* An amount above AMOUNT_MAX was not written by us: it could wrap a sum, so it is refused. */
-static uint64_t get_amount(struct get *g)
+/* An integer member of 1, 4 or 8 bytes. */
+static uint64_t member(const void *at, size_t size)
 {
-    uint64_t v = get_int(g, 8);
+    uint64_t wide;
+    uint32_t word;
 
-    g->bad = g->bad || v > AMOUNT_MAX;
-    return v;
+    if (size == 1)
+        return *(const uint8_t *)at;
+    memcpy(size == sizeof word ? (void *)&word : &wide, at, size);
+    return size == sizeof word ? word : wide;
 }
 
-static void get_amounts(struct get *g, struct amounts *a)
+static void set_member(void *at, size_t size, uint64_t v)
 {
-    for (unsigned u = 0; u < UNITS_SUMMED; u++)
-        a->of[u] = get_amount(g);
+    uint32_t word = (uint32_t)v;
+
+    if (size == 1)
+        *(uint8_t *)at = (uint8_t)v;
+    else
+        memcpy(at, size == sizeof word ? (void *)&word : &v, size);
 }
 
-/* A number from 0 to `max`: an instant, a day, a length of time. */
-static int64_t get_up_to(struct get *g, int64_t max)
+static void put_fields(struct put *p, const struct field *f, const void *from)
 {
-    uint64_t v = get_int(g, 8);
+    for (; f->size > 0; f++) {
+        const uint8_t *at = (const uint8_t *)from + f->offset;
 
-    g->bad = g->bad || v > (uint64_t)max;
-    return (int64_t)v;
+        if (f->width == 0)
+            put_bytes(p, at, f->size);
+        else
+            put_int(p, member(at, f->size), f->width);
+    }
 }
 
-void record_amounts(const struct amounts *a, struct record *out)
+/* `to` NULL: only looks at them. */
+static void get_fields(struct get *g, const struct field *f, void *to)
+{
+    uint8_t unused[LIMIT_NAME_MAX];
+
+    _Static_assert(LIMIT_NAME_MAX >= KEY_HASH && LIMIT_NAME_MAX >= sizeof(uint64_t), "longest");
+
+    for (; f->size > 0; f++) {
+        uint8_t *at = to != NULL ? (uint8_t *)to + f->offset : unused;
+
+        if (f->width == 0) {
+            get_bytes(g, at, f->size);
+            g->bad = g->bad || (f->bound == NAME && !is_shown_name((const char *)at));
+            continue;
+        }
+        uint64_t v = get_int(g, f->width);
+        g->bad = g->bad || v > most[f->bound];
+        set_member(at, f->size, f->bound == TRUTH ? v != 0 : v);
+    }
+}
+
+static void write_fields(const struct field *f, const void *from, struct record *out)
 {
     struct put p = record_start(out);
 
-    put_amounts(&p, a);
+    put_fields(&p, f, from);
     record_end(out, &p);
+}
+
+/* False, `to` untouched: they are not all of the value. */
+static bool read_fields(const struct field *f, const struct kv_slice *v, void *to)
+{
+    struct get g = value_start(v), again = g;
+
+    get_fields(&g, f, NULL);
+    if (!get_done(&g))
+        return false;
+    if (to != NULL)
+        get_fields(&again, f, to);
+    return true;
+}
+
+_Static_assert(UNITS_SUMMED == 3, "the fields of struct amounts");
+static const struct field amounts_fields[] = {{INT(amounts, of[0], 8, AMOUNT)},
+                                              {INT(amounts, of[1], 8, AMOUNT)},
+                                              {INT(amounts, of[2], 8, AMOUNT)},
+                                              {0}};
+
+void record_amounts(const struct amounts *a, struct record *out)
+{
+    write_fields(amounts_fields, a, out);
 }
 
 bool record_amounts_read(const struct kv_slice *v, struct amounts *out)
 {
-    struct get g = value_start(v);
-    struct amounts a;
-
-    get_amounts(&g, &a);
-    if (!get_done(&g))
-        return false;
-    *out = a;
-    return true;
+    return read_fields(amounts_fields, v, out);
 }
+
+static const struct field schema_fields[] = {
+    {BYTES(schema, uuid)}, {BYTES(schema, check)}, {BYTES(schema, zone)}, {0}};
 
 void record_schema(const struct schema *s, struct record *out)
 {
@@ -405,9 +502,7 @@ void record_schema(const struct schema *s, struct record *out)
 
     put_bytes(&p, magic, sizeof magic);
     put_int(&p, s->version, 1);
-    put_bytes(&p, s->uuid, sizeof s->uuid);
-    put_bytes(&p, s->check, sizeof s->check);
-    put_bytes(&p, s->zone, sizeof s->zone);
+    put_fields(&p, schema_fields, s);
     record_end(out, &p);
 }
 
@@ -423,28 +518,49 @@ enum error record_schema_read(const struct kv_slice *v, struct schema *out)
         return ERROR_STORE_INVALID;
     if (s.version > RECORD_VERSION)
         return ERROR_STORE_VERSION;
-    get_bytes(&g, s.uuid, sizeof s.uuid);
-    get_bytes(&g, s.check, sizeof s.check);
-    get_bytes(&g, s.zone, sizeof s.zone);
+    get_fields(&g, schema_fields, &s);
     if (!get_done(&g) || s.version != RECORD_VERSION || s.zone[ZONE_TEXT_MAX - 1] != '\0')
         return ERROR_STORE_INVALID;
     *out = s;
     return ERROR_NONE;
 }
 
+static const struct field state_fields[] = {
+    {INT(state, time.time_ms, 8, INSTANT)},
+    {INT(state, time.boot_ms, 8, INSTANT)},
+    {INT(state, time.hold_until_ms, 8, INSTANT)},
+    {BYTES(state, time.boot_id)},
+    {INT(state, paused, 1, TRUTH)},
+    {BYTES(state, board_id)},
+    {0},
+};
+
+/* FIGURES members of `size` bytes each, in `width` bytes each. */
+static void put_figures(struct put *p, unsigned width, size_t size, const void *from)
+{
+    put_int(p, FIGURES, 1);
+    for (unsigned i = 0; i < FIGURES; i++)
+        put_int(p, member((const uint8_t *)from + i * size, size), width);
+}
+
+/* The first FIGURES of them; a later program may keep more. */
+static void get_figures(struct get *g, unsigned width, size_t size, void *to)
+{
+    unsigned n = (unsigned)get_int(g, 1);
+
+    for (unsigned i = 0; i < n; i++) {
+        uint64_t v = get_int(g, width);
+        if (i < FIGURES)
+            set_member((uint8_t *)to + i * size, size, v);
+    }
+}
+
 void record_state(const struct state *s, struct record *out)
 {
     struct put p = record_start(out);
 
-    put_int(&p, (uint64_t)s->time.time_ms, 8);
-    put_int(&p, (uint64_t)s->time.boot_ms, 8);
-    put_int(&p, (uint64_t)s->time.hold_until_ms, 8);
-    put_bytes(&p, s->time.boot_id, sizeof s->time.boot_id);
-    put_int(&p, s->paused, 1);
-    put_bytes(&p, s->board_id, sizeof s->board_id);
-    put_int(&p, FIGURES, 1);
-    for (unsigned i = 0; i < FIGURES; i++)
-        put_int(&p, s->folded[i], 4);
+    put_fields(&p, state_fields, s);
+    put_figures(&p, 4, sizeof *s->folded, s->folded);
     put_int(&p, s->n_windows, 1);
     for (unsigned i = 0; i < s->n_windows; i++) {
         put_int(&p, s->window[i].code, 4);
@@ -455,43 +571,14 @@ void record_state(const struct state *s, struct record *out)
     record_end(out, &p);
 }
 
-/* Reads n values of `width` bytes into the first `most` of out; a later program may
- * keep more. */
-static void get_figures(struct get *g, unsigned width, void (*set)(void *, unsigned, uint64_t),
-                        void *out)
-{
-    unsigned n = (unsigned)get_int(g, 1);
-
-    for (unsigned i = 0; i < n; i++) {
-        uint64_t v = get_int(g, width);
-        if (i < FIGURES)
-            set(out, i, v);
-    }
-}
-
-static void set_folded(void *out, unsigned i, uint64_t v)
-{
-    ((uint32_t *)out)[i] = (uint32_t)v;
-}
-
-static void set_figure(void *out, unsigned i, uint64_t v)
-{
-    ((uint64_t *)out)[i] = v;
-}
-
 bool record_state_read(const struct kv_slice *v, struct state *out)
 {
     struct get g = value_start(v);
     struct state s;
 
     memset(&s, 0, sizeof s);
-    s.time.time_ms = get_up_to(&g, INSTANT_MAX_MS);
-    s.time.boot_ms = get_up_to(&g, INSTANT_MAX_MS);
-    s.time.hold_until_ms = get_up_to(&g, INSTANT_MAX_MS);
-    get_bytes(&g, s.time.boot_id, sizeof s.time.boot_id);
-    s.paused = get_int(&g, 1) != 0;
-    get_bytes(&g, s.board_id, sizeof s.board_id);
-    get_figures(&g, 4, set_folded, s.folded);
+    get_fields(&g, state_fields, &s);
+    get_figures(&g, 4, sizeof *s.folded, s.folded);
     s.n_windows = (unsigned)get_int(&g, 1);
     if (s.n_windows > PERIOD_WINDOWS)
         return false;
@@ -507,36 +594,36 @@ bool record_state_read(const struct kv_slice *v, struct state *out)
     return true;
 }
 
+static const struct field count_fields[] = {{0, sizeof(uint64_t), 8, ANY}, {0}};
+
 void record_count(uint64_t n, struct record *out)
 {
-    struct put p = record_start(out);
-
-    put_int(&p, n, 8);
-    record_end(out, &p);
+    write_fields(count_fields, &n, out);
 }
 
 bool record_count_read(const struct kv_slice *v, uint64_t *out)
 {
-    struct get g = value_start(v);
-    uint64_t n = get_int(&g, 8);
-
-    if (!get_done(&g))
-        return false;
-    *out = n;
-    return true;
+    return read_fields(count_fields, v, out);
 }
+
+static const struct field history_fields[] = {
+    {INT(history_day, admitted, 8, ANY)},
+    {INT(history_day, settled, 8, ANY)},
+    {INT(history_day, unknown, 8, ANY)},
+    {INT(history_day, given_back, 8, ANY)},
+    {INT(history_day, tokens_in, 8, ANY)},
+    {INT(history_day, tokens_out, 8, ANY)},
+    {INT(history_day, cost_nano, 8, ANY)},
+    {INT(history_day, bypassed, 8, ANY)},
+    {0},
+};
 
 void record_history(const struct history_day *h, struct record *out)
 {
-    const uint64_t fields[] = {h->admitted,  h->settled,    h->unknown,   h->given_back,
-                               h->tokens_in, h->tokens_out, h->cost_nano, h->bypassed};
     struct put p = record_start(out);
 
-    for (unsigned i = 0; i < sizeof fields / sizeof *fields; i++)
-        put_int(&p, fields[i], 8);
-    put_int(&p, FIGURES, 1);
-    for (unsigned i = 0; i < FIGURES; i++)
-        put_int(&p, h->figures[i], 8);
+    put_fields(&p, history_fields, h);
+    put_figures(&p, 8, sizeof *h->figures, h->figures);
     record_end(out, &p);
 }
 
@@ -544,13 +631,10 @@ bool record_history_read(const struct kv_slice *v, struct history_day *out)
 {
     struct get g = value_start(v);
     struct history_day h;
-    uint64_t *const fields[] = {&h.admitted,  &h.settled,    &h.unknown,   &h.given_back,
-                                &h.tokens_in, &h.tokens_out, &h.cost_nano, &h.bypassed};
 
     memset(&h, 0, sizeof h);
-    for (unsigned i = 0; i < sizeof fields / sizeof *fields; i++)
-        *fields[i] = get_int(&g, 8);
-    get_figures(&g, 8, set_figure, h.figures);
+    get_fields(&g, history_fields, &h);
+    get_figures(&g, 8, sizeof *h.figures, h.figures);
     if (!get_done(&g))
         return false;
     h.day = out->day;
@@ -558,56 +642,37 @@ bool record_history_read(const struct kv_slice *v, struct history_day *out)
     return true;
 }
 
+static const struct field overhead_fields[] = {
+    {INT(overhead, tokens, 8, AMOUNT)}, {INT(overhead, day, 8, DAY)}, {0}};
+
 void record_overhead(const struct overhead *o, struct record *out)
 {
-    struct put p = record_start(out);
-
-    put_int(&p, o->tokens, 8);
-    put_int(&p, (uint64_t)o->day, 8);
-    record_end(out, &p);
+    write_fields(overhead_fields, o, out);
 }
 
 bool record_overhead_read(const struct kv_slice *v, struct overhead *out)
 {
-    struct get g = value_start(v);
-    struct overhead o;
-
-    o.tokens = get_amount(&g);
-    o.day = get_up_to(&g, DAY_MAX);
-    if (!get_done(&g))
-        return false;
-    *out = o;
-    return true;
+    return read_fields(overhead_fields, v, out);
 }
+
+static const struct field breaker_fields[] = {
+    {BYTES(breaker, boot_id)},
+    {INT(breaker, failures, 4, ANY)},
+    {INT(breaker, open_until_ms, 8, INSTANT)},
+    {INT(breaker, pause_ms, 8, PAUSE)},
+    {INT(breaker, probe_id, 8, ANY)},
+    {INT(breaker, probing_until_ms, 8, INSTANT)},
+    {0},
+};
 
 void record_breaker(const struct breaker *b, struct record *out)
 {
-    struct put p = record_start(out);
-
-    put_bytes(&p, b->boot_id, sizeof b->boot_id);
-    put_int(&p, b->failures, 4);
-    put_int(&p, (uint64_t)b->open_until_ms, 8);
-    put_int(&p, (uint64_t)b->pause_ms, 8);
-    put_int(&p, b->probe_id, 8);
-    put_int(&p, (uint64_t)b->probing_until_ms, 8);
-    record_end(out, &p);
+    write_fields(breaker_fields, b, out);
 }
 
 bool record_breaker_read(const struct kv_slice *v, struct breaker *out)
 {
-    struct get g = value_start(v);
-    struct breaker b;
-
-    get_bytes(&g, b.boot_id, sizeof b.boot_id);
-    b.failures = (uint32_t)get_int(&g, 4);
-    b.open_until_ms = get_up_to(&g, INSTANT_MAX_MS);
-    b.pause_ms = get_up_to(&g, BREAKER_PAUSE_MAX_MS);
-    b.probe_id = get_int(&g, 8);
-    b.probing_until_ms = get_up_to(&g, INSTANT_MAX_MS);
-    if (!get_done(&g))
-        return false;
-    *out = b;
-    return true;
+    return read_fields(breaker_fields, v, out);
 }
 
 bool key_name_ok(const char *name)
@@ -633,6 +698,9 @@ static void name_limit(struct limit *l)
                  l->unit == UNIT_CONCURRENT ? "" : windows[l->window.kind]);
 }
 
+static const struct field issued_fields[] = {
+    {INT(ledger_key, created_s, 8, SECONDS)}, {BYTES(ledger_key, id)}, {0}};
+
 void record_issued(const struct ledger_key *k, struct record *out)
 {
     struct put p = record_start(out);
@@ -640,8 +708,7 @@ void record_issued(const struct ledger_key *k, struct record *out)
 
     put_int(&p, n, 1);
     put_bytes(&p, k->name, n);
-    put_int(&p, (uint64_t)k->created_s, 8);
-    put_bytes(&p, k->id, sizeof k->id);
+    put_fields(&p, issued_fields, k);
     put_int(&p, k->n_limits, 1);
     for (unsigned i = 0; i < k->n_limits; i++) {
         const struct limit *l = &k->limits[i];
@@ -681,8 +748,7 @@ bool record_issued_read(const struct kv_slice *v, struct ledger_key *out)
     if (n >= sizeof k.name)
         return false;
     get_bytes(&g, k.name, n);
-    k.created_s = get_up_to(&g, INSTANT_MAX_MS / 1000);
-    get_bytes(&g, k.id, sizeof k.id);
+    get_fields(&g, issued_fields, &k);
     k.n_limits = (unsigned)get_int(&g, 1);
     if (k.n_limits > KEY_LIMITS_MAX || !key_name_ok(k.name) || strlen(k.name) != n)
         return false;
@@ -724,15 +790,22 @@ bool places_have(const struct hold_places *p, unsigned subject,
     return false;
 }
 
+static const struct field hold_fields[] = {
+    {BYTES(hold, boot_id)},
+    {INT(hold, day, 8, DAY)},
+    {INT(hold, reserved.of[0], 8, AMOUNT)},
+    {INT(hold, reserved.of[1], 8, AMOUNT)},
+    {INT(hold, reserved.of[2], 8, AMOUNT)},
+    {INT(hold, tokens_in, 8, AMOUNT)},
+    {INT(hold, tokens_out, 8, AMOUNT)},
+    {0},
+};
+
 void record_hold(const struct hold *h, struct record *out)
 {
     struct put p = record_start(out);
 
-    put_bytes(&p, h->boot_id, sizeof h->boot_id);
-    put_int(&p, (uint64_t)h->day, 8);
-    put_amounts(&p, &h->reserved);
-    put_int(&p, h->tokens_in, 8);
-    put_int(&p, h->tokens_out, 8);
+    put_fields(&p, hold_fields, h);
     put_int(&p, h->n_live, 1);
     for (unsigned i = 0; i < h->n_live; i++) {
         put_int(&p, h->live[i].subject, 1);
@@ -784,11 +857,7 @@ bool record_hold_read(const struct kv_slice *v, struct hold *out)
 {
     struct get g = value_start(v);
 
-    get_bytes(&g, out->boot_id, sizeof out->boot_id);
-    out->day = get_up_to(&g, DAY_MAX);
-    get_amounts(&g, &out->reserved);
-    out->tokens_in = get_amount(&g);
-    out->tokens_out = get_amount(&g);
+    get_fields(&g, hold_fields, out);
     out->n_live = (unsigned)get_int(&g, 1);
     if (out->n_live > SUBJECTS)
         return false;
@@ -801,102 +870,62 @@ bool record_hold_read(const struct kv_slice *v, struct hold *out)
     return get_rows(&g, out);
 }
 
+static const struct field flag_fields[] = {
+    {INT(alert_flag, until_ms, 8, INSTANT)},
+    {INT(alert_flag, window, 4, ANY)},
+    {INT(alert_flag, unit, 1, SUMMED)},
+    {INT(alert_flag, max, 8, ANY)},
+    {0},
+};
+
 void record_alert_flag(const struct alert_flag *f, struct record *out)
 {
-    struct put p = record_start(out);
-
-    put_int(&p, (uint64_t)f->until_ms, 8);
-    put_int(&p, f->window, 4);
-    put_int(&p, f->unit, 1);
-    put_int(&p, f->max, 8);
-    record_end(out, &p);
+    write_fields(flag_fields, f, out);
 }
 
 bool record_alert_flag_read(const struct kv_slice *v, struct alert_flag *out)
 {
-    struct get g = value_start(v);
-    struct alert_flag f;
-
-    f.until_ms = get_up_to(&g, INSTANT_MAX_MS);
-    f.window = (uint32_t)get_int(&g, 4);
-    f.unit = (uint8_t)get_int(&g, 1);
-    f.max = get_int(&g, 8);
-    if (!get_done(&g) || f.unit >= UNITS_SUMMED)
-        return false;
-    *out = f;
-    return true;
+    return read_fields(flag_fields, v, out);
 }
+
+static const struct field alert_fields[] = {
+    {INT(alert_row, reason.kind, 1, KIND)},
+    {INT(alert_row, reason.percent, 1, PERCENT)},
+    {AT(alert_row, reason.name), 0, NAME},
+    {INT(alert_row, attempts, 4, ANY)},
+    {INT(alert_row, time_s, 8, SECONDS)},
+    {INT(alert_row, queued_ms, 8, INSTANT)},
+    {0},
+};
 
 void record_alert(const struct alert_row *a, struct record *out)
 {
-    struct put p = record_start(out);
-
-    put_int(&p, (uint64_t)a->reason.kind, 1);
-    put_int(&p, a->reason.percent, 1);
-    put_bytes(&p, a->reason.name, sizeof a->reason.name);
-    put_int(&p, a->attempts, 4);
-    put_int(&p, (uint64_t)a->time_s, 8);
-    put_int(&p, (uint64_t)a->queued_ms, 8);
-    record_end(out, &p);
-}
-
-/* A limit's name or a model's alias: it goes into the log and into a JSON text as it is. */
-static bool is_shown_name(const char name[LIMIT_NAME_MAX])
-{
-    size_t n = strnlen(name, LIMIT_NAME_MAX);
-
-    for (size_t i = 0; i < n; i++)
-        if (!in_a_name((uint8_t)name[i]) && name[i] != '.')
-            return false;
-    return n > 0 && n < LIMIT_NAME_MAX;
+    write_fields(alert_fields, a, out);
 }
 
 bool record_alert_read(const struct kv_slice *v, struct alert_row *out)
 {
-    struct get g = value_start(v);
-    struct alert_row a;
-
-    a.reason.kind = (enum alert_kind)get_int(&g, 1);
-    a.reason.percent = (unsigned)get_int(&g, 1);
-    get_bytes(&g, a.reason.name, sizeof a.reason.name);
-    a.attempts = (uint32_t)get_int(&g, 4);
-    a.time_s = get_up_to(&g, INSTANT_MAX_MS / 1000);
-    a.queued_ms = get_up_to(&g, INSTANT_MAX_MS);
-    if (!get_done(&g) || a.reason.kind >= ALERT_KINDS || a.reason.percent > 100 ||
-        !is_shown_name(a.reason.name))
-        return false;
-    *out = a;
-    return true;
+    return read_fields(alert_fields, v, out);
 }
+
+static const struct field told_fields[] = {
+    {INT(told_row, id, 8, ANY)},
+    {INT(told_row, reason.kind, 1, KIND)},
+    {INT(told_row, reason.percent, 1, PERCENT)},
+    {AT(told_row, reason.name), 0, NAME},
+    {INT(told_row, time_s, 8, SECONDS)},
+    {INT(told_row, told, 1, TOLD)},
+    {0},
+};
 
 void record_told(const struct told_list *l, struct record *out)
 {
     struct put p = record_start(out);
 
     put_int(&p, l->n, 1);
-    for (unsigned i = 0; i < l->n; i++) {
-        const struct told_row *t = &l->row[i];
-
-        put_int(&p, t->id, 8);
-        put_int(&p, (uint64_t)t->reason.kind, 1);
-        put_int(&p, t->reason.percent, 1);
-        put_bytes(&p, t->reason.name, sizeof t->reason.name);
-        put_int(&p, (uint64_t)t->time_s, 8);
-        put_int(&p, (uint64_t)t->told, 1);
-    }
+    for (unsigned i = 0; i < l->n; i++)
+        put_fields(&p, told_fields, &l->row[i]);
     record_end(out, &p);
-}
-
-static bool get_told(struct get *g, struct told_row *t)
-{
-    t->id = get_int(g, 8);
-    t->reason.kind = (enum alert_kind)get_int(g, 1);
-    t->reason.percent = (unsigned)get_int(g, 1);
-    get_bytes(g, t->reason.name, sizeof t->reason.name);
-    t->time_s = get_up_to(g, INSTANT_MAX_MS / 1000);
-    t->told = (enum told)get_int(g, 1);
-    return !g->bad && t->reason.kind < ALERT_KINDS && t->reason.percent <= 100 &&
-           is_shown_name(t->reason.name) && t->told <= TOLD_GIVEN_UP;
 }
 
 bool record_told_read(const struct kv_slice *v, struct told_list *out)
@@ -907,32 +936,23 @@ bool record_told_read(const struct kv_slice *v, struct told_list *out)
     if (l.n > TOLD_MAX)
         return false;
     for (unsigned i = 0; i < l.n; i++)
-        if (!get_told(&g, &l.row[i]))
-            return false;
+        get_fields(&g, told_fields, &l.row[i]);
     if (!get_done(&g))
         return false;
     *out = l;
     return true;
 }
 
+static const struct field password_fields[] = {{0, KEY_HASH, 0, ANY}, {0}};
+
 void record_password(const uint8_t hash[KEY_HASH], struct record *out)
 {
-    struct put p = record_start(out);
-
-    put_bytes(&p, hash, KEY_HASH);
-    record_end(out, &p);
+    write_fields(password_fields, hash, out);
 }
 
 bool record_password_read(const struct kv_slice *v, uint8_t hash[KEY_HASH])
 {
-    struct get g = value_start(v);
-    uint8_t h[KEY_HASH];
-
-    get_bytes(&g, h, sizeof h);
-    if (!get_done(&g))
-        return false;
-    memcpy(hash, h, sizeof h);
-    return true;
+    return read_fields(password_fields, v, hash);
 }
 
 /* The walk */
@@ -941,14 +961,10 @@ static bool meta_ok(const struct kv_slice *key, const struct kv_slice *v)
 {
     struct schema schema;
     struct state state;
-    struct overhead overhead;
     struct alert_reason reason;
-    struct alert_flag flag;
-    struct breaker breaker;
     struct ledger_key issued;
     struct told_list told;
     struct history_day erased = {0};
-    uint8_t password[KEY_HASH];
 
     if (key->n < 2)
         return false;
@@ -960,11 +976,12 @@ static bool meta_ok(const struct kv_slice *key, const struct kv_slice *v)
     case TAG_STATE:
         return record_state_read(v, &state);
     case TAG_OVERHEAD:
-        return record_overhead_read(v, &overhead);
+        return read_fields(overhead_fields, v, NULL);
     case TAG_ALERT:
-        return key_alert_reason(key, &reason) && record_alert_flag_read(v, &flag);
+        return key_alert_reason(key, &reason) && read_fields(flag_fields, v, NULL);
     case TAG_BREAKER:
-        return key->n > 2 && key->n < 2 + LEDGER_MODEL_MAX && record_breaker_read(v, &breaker);
+        return key->n > 2 && key->n < 2 + LEDGER_MODEL_MAX &&
+               read_fields(breaker_fields, v, NULL);
     case TAG_ISSUED:
         return key_is_issued(key) && record_issued_read(v, &issued);
     case TAG_TOLD:
@@ -972,7 +989,7 @@ static bool meta_ok(const struct kv_slice *key, const struct kv_slice *v)
     case TAG_ERASED:
         return key->n == 2 && record_history_read(v, &erased);
     case TAG_PASSWORD:
-        return key->n == 2 && record_password_read(v, password);
+        return key->n == 2 && read_fields(password_fields, v, NULL);
     default:
         return false;
     }
@@ -982,12 +999,9 @@ bool record_row_ok(const void *key, size_t nkey, const void *value, size_t nvalu
 {
     const struct kv_slice k = {key, nkey}, v = {value, nvalue};
     struct history_day day = {0};
-    struct amounts amounts;
     struct hold hold;
-    struct alert_row alert;
     char limit[LIMIT_NAME_MAX];
     int64_t at;
-    uint64_t count;
 
     if (nkey < 1)
         return false;
@@ -998,15 +1012,15 @@ bool record_row_ok(const void *key, size_t nkey, const void *value, size_t nvalu
         return key_history_day(&k, &at) && record_history_read(&v, &day);
     case TABLE_DAY:
     case TABLE_COUNTER:
-        return is_counter(key, nkey) && record_amounts_read(&v, &amounts);
+        return is_counter(key, nkey) && read_fields(amounts_fields, &v, NULL);
     case TABLE_DRY:
-        return key_dry_read(&k, &at, limit) && record_count_read(&v, &count);
+        return key_dry_read(&k, &at, limit) && read_fields(count_fields, &v, NULL);
     case TABLE_RESERVATION:
         return nkey == 9 + 8 && key_instant(TABLE_RESERVATION, &k, &at) &&
                record_hold_read(&v, &hold);
     case TABLE_ALERT:
         return nkey == 9 + 8 && key_instant(TABLE_ALERT, &k, &at) &&
-               record_alert_read(&v, &alert);
+               read_fields(alert_fields, &v, NULL);
     default:
         return false;
     }
