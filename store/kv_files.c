@@ -57,7 +57,7 @@ static uint_least32_t blocks(off_t size)
 
 static enum error fill_lock(int fd)
 {
-    static const char zeros[BLOCK];
+    static char zeros[BLOCK]; /* not const, or they would all be in the program's file */
     for (off_t at = 0; at < LOCK_BYTES; at += BLOCK)
         if (pwrite(fd, zeros, BLOCK, at) != BLOCK)
             return ERROR_STORE_IO;
