@@ -58,6 +58,8 @@ hard_link := $(if $(HARDEN),-pie -Wl$(comma)-z$(comma)relro$(comma)-z$(comma)now
 
 # Without unwind tables: nothing unwinds at run time, and they would be a seventh of the file.
 flags-release := $(or $(call try,-Oz),-Os) -fno-asynchronous-unwind-tables -fno-unwind-tables $(HARDEN)
+# Flash holds it compressed: code in the order in which it is written repeats itself more often.
+flags-release += $(if $(filter 1,$(SMALL)),-fno-schedule-insns2 -fno-move-loop-invariants -fno-if-conversion)
 flags-clang   := -O2 $(HARDEN)
 flags-asan    := -O1 -fno-omit-frame-pointer -fsanitize=address,undefined \
 	-fno-sanitize-recover=undefined
