@@ -82,7 +82,7 @@ pack  := $(if $(filter release,$(VARIANT)),$(shell case $$(uname -m) in \
 	echo 'int a, *p = &a; int main(void) { return *p; }' | $(cc) -pie $(packed) -x c - -o $$f \
 	2>/dev/null && ($$f) 2>/dev/null && echo $(packed); rm -f $$f))
 link = $(cc) -g $(flags-$(VARIANT)) $(hard_link) -Wl,--gc-sections,--as-needed \
-	-Wl,-z,noexecstack,-O1 $(pack) $(LDFLAGS)
+	-Wl,-z,noexecstack $(pack) $(LDFLAGS)
 libs = -lfcgi -llmdb -lbearssl -ljansson -lconfuse $(if $(filter linked,$(CURL)),-lcurl) \
 	-ldl -lpthread
 
