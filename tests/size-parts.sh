@@ -1,14 +1,17 @@
 #!/bin/sh
-# Where the bytes of the router's program (PAGES=0, without pages) are: it is compiled for two 32-bit
-# machines as OpenWrt compiles its packages, linked against stand-ins of the libraries, stripped,
-# and the linker's map is added up by object file. Nothing of it runs.
+# The size of the program for a router (SMALL=1), and where its bytes are: it is compiled for two
+# 32-bit machines as OpenWrt compiles its packages, linked against stand-ins of the libraries, and
+# stripped. Nothing of it runs. Then the linker's map is added up by object file, of a build
+# without link-time optimization, which knows no object files.
 #
 # OpenWrt's own flags, of its defaults: -Os, regular stack protector, FORTIFY_SOURCE=1, full RELRO,
-# no PIE unless the image is configured so. BearSSL is not counted: it is linked statically there
-# and its HMAC-SHA-256 is about 4 KiB.
+# no PIE unless the image is configured so; and PKG_BUILD_FLAGS:=lto gc-sections of the package.
+# BearSSL is not counted: it is linked statically there and its HMAC-SHA-256 is about 4 KiB. Nor
+# is sstrip, which takes another KiB. MIPS's linker would pad RELRO to pages of 64 KiB; those of
+# routers have 4.
 #
 # Needs gcc-arm-linux-gnueabihf, gcc-mips-linux-gnu and their C libraries' headers, beside what
-# the program is built from.
+# the program is built from. Status 1: one of the machines could not be measured.
 #
 # usage: tests/size-parts.sh [-q] [arm|mips ...] [VARIABLE=value for make ...]
 #        -q  only the totals
@@ -35,7 +38,7 @@ for header in "$here"/fcgi*.h "$here"/lmdb.h "$here"/bearssl*.h "$here"/jansson*
 done
 
 # Times are of 64 bits, as in musl.
-openwrt='-fstack-protector -D_FORTIFY_SOURCE=1 -D_TIME_BITS=64 -fno-pie -Wno-error'
+openwrt='-fstack-protector -D_FORTIFY_SOURCE=1 -D_TIME_BITS=64 -fno-pie -no-pie -Wno-error'
 
 # An object library that has each function that the program does not.
 stand_in() { # CC NM OBJECTS
@@ -46,25 +49,32 @@ stand_in() { # CC NM OBJECTS
     "$1" -shared -nostdlib -o "$3/stand-in.so" "$scratch/stand-in.s"
 }
 
-# usage: measure NAME TRIPLET FLAGS [VARIABLE=value ...]
+# Builds it in $objects. usage: build CC-PREFIX FLAGS [VARIABLE=value ...]
+build() {
+    cross=$1 all="-I$scratch/include $openwrt $2"
+    shift 2
+    rm -rf "$objects"
+    set -- SMALL=1 HARDEN= CC="$cross-gcc" AR="$cross-gcc-ar" dir="$objects" CFLAGS="$all" \
+        LDFLAGS="$all -Wl,-z,relro,-z,now,-Map=$objects/map" "$@"
+    make -s -j2 "$@" "$objects/gateway/main.o" "$objects/libpennygate.a" || return 1
+    stand_in "$cross-gcc" "$cross-gcc-nm" "$objects"
+    make -s "$@" libs="$objects/stand-in.so" "$objects/pennygate" || return 1
+    "$cross-strip" -o "$objects/stripped" "$objects/pennygate"
+}
+
+# usage: measure NAME CC-PREFIX FLAGS [VARIABLE=value ...]
 measure() {
     name=$1 tools=$2 flags=$3
     shift 3
     objects=build/size/$name
     "$tools-gcc" --version >/dev/null 2>&1 || { echo "$name: no $tools-gcc" >&2; return 1; }
-    rm -rf "$objects"
-    set -- "$@" PAGES=0 HARDEN= CC="$tools-gcc" AR="$tools-gcc-ar" dir="$objects" \
-        CFLAGS="-I$scratch/include $openwrt $flags" LDFLAGS="-Wl,-Map=$objects/map -no-pie $flags ${LINK-}"
-    make -s -j2 "$@" "$objects/gateway/main.o" "$objects/libpennygate.a" >"$scratch/log" 2>&1 ||
-        { cat "$scratch/log" >&2; return 1; }
-    stand_in "$tools-gcc" "$tools-gcc-nm" "$objects"
-    make -s "$@" libs="$objects/stand-in.so" "$objects/pennygate" >"$scratch/log" 2>&1 ||
-        { cat "$scratch/log" >&2; return 1; }
-    "$tools-strip" -o "$objects/stripped" "$objects/pennygate"
-    bytes=$(stat -c %s "$objects/stripped")
-    echo "$name: $bytes bytes stripped, $(xz -9ce "$objects/stripped" | wc -c) in xz," \
+    build "$tools" "$flags -flto" "$@" >"$scratch/log" 2>&1 || { cat "$scratch/log" >&2; return 1; }
+    echo "$name: $(stat -c %s "$objects/stripped") bytes stripped," \
+        "$(xz -9ce "$objects/stripped" | wc -c) in xz," \
         "$("$tools-size" "$objects/stripped" | awk 'NR == 2 { print $1 + $2 }') without padding"
-    [ -n "$quiet" ] || parts "$objects/map" "$bytes"
+    [ -z "$quiet" ] || return 0
+    build "$tools" "$flags" "$@" >"$scratch/log" 2>&1 || { cat "$scratch/log" >&2; return 1; }
+    parts "$objects/map" "$(stat -c %s "$objects/stripped")"
 }
 
 # Sums of what is loaded, by object file, largest first.
@@ -98,7 +108,7 @@ status=0
 for machine in ${machines:-arm mips}; do
     case $machine in
     arm) measure arm arm-linux-gnueabihf '-mthumb -march=armv7-a -mfpu=vfpv3-d16' "$@" || status=1 ;;
-    mips) measure mips mips-linux-gnu '-mips32r2 -mips16 -minterlink-mips16 -mno-branch-likely -mno-shared -mplt' "$@" || status=1 ;;
+    mips) measure mips mips-linux-gnu '-mips32r2 -mips16 -minterlink-mips16 -mno-branch-likely -mno-shared -mplt -Wl,-z,max-page-size=4096' "$@" || status=1 ;;
     esac
 done
 exit "$status"

@@ -1,6 +1,6 @@
 #!/bin/sh
-# The size of the program without symbols, and its memory once it serves and has no caller, with
-# each profile. With streams: tests/bench/run profiles.
+# The size of the program without symbols, its memory once it serves and has no caller, and, where
+# their compilers are there, the size of the small one on two kinds of routers.
 set -eu
 scratch=$(mktemp -d)
 pid=''
@@ -32,4 +32,8 @@ for profile in router board vps; do
     kill "$pid"
     wait "$pid"
     pid=''
+done
+awk '/^Pss:/ { print "idle:     " $2 " KiB PSS" }' "/proc/$pid/smaps_rollup"
+for machine in arm-linux-gnueabihf mips-linux-gnu; do
+    ! command -v "$machine-gcc" >/dev/null || tests/size-parts.sh -q "${machine%%-*}"
 done
