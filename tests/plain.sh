@@ -11,6 +11,7 @@ whole=$1
 plain=$2
 small=$3
 most=49152 # 48 KiB: the owner of a small router decides by it
+least=28672 # 28 KiB, of some 40: something that was left out is back
 scratch=$(mktemp -d) || exit 2
 trap 'rm -r "$scratch"' EXIT
 failed=0
@@ -88,6 +89,14 @@ if [ "$less" -gt 0 ] && [ "$less" -le "$most" ]; then
     echo "ok pages are $less bytes of the program"
 else
     echo "FAILED pages are $less bytes of the program, of at most $most"
+    failed=1
+fi
+strip -o "$scratch/small" "$small"
+less=$(($(stat -c %s "$scratch/plain") - $(stat -c %s "$scratch/small")))
+if [ "$less" -ge "$least" ]; then
+    echo "ok what is left out of the small one is $less bytes"
+else
+    echo "FAILED the small one is $less bytes smaller than without pages, not $least"
     failed=1
 fi
 exit "$failed"
