@@ -438,7 +438,7 @@ static void put_fields(struct put *p, const struct field *f, const void *from)
 /* `to` NULL: only looks at them. */
 static void get_fields(struct get *g, const struct field *f, void *to)
 {
-    uint8_t unused[LIMIT_NAME_MAX];
+    uint8_t unused[LIMIT_NAME_MAX] = {0};
 
     _Static_assert(LIMIT_NAME_MAX >= KEY_HASH && LIMIT_NAME_MAX >= sizeof(uint64_t), "longest");
 
@@ -509,7 +509,7 @@ void record_schema(const struct schema *s, struct record *out)
 enum error record_schema_read(const struct kv_slice *v, struct schema *out)
 {
     struct get g = {v->data, (const uint8_t *)v->data + v->n, false};
-    struct schema s;
+    struct schema s = {0};
     uint8_t m[sizeof magic];
 
     get_bytes(&g, m, sizeof m);
