@@ -105,13 +105,21 @@ static enum error maintain(struct batch *b, struct op *op)
 }
 
 static enum error (*const perform[])(struct batch *, struct op *) = {
-    [OP_RESERVE] = batch_reserve,       [OP_SETTLE] = batch_settle,
-    [OP_REPLACE] = batch_replace,       [OP_PAUSE] = pause,
-    [OP_MAINTAIN] = maintain,           [OP_CLOCK_RESET] = batch_clock_reset,
-    [OP_KEY_ADD] = batch_key_add,       [OP_KEY_REVOKE] = batch_key_revoke,
-    [OP_ALERT_TAKE] = batch_alert_take, [OP_ALERT_DONE] = batch_alert_done,
-    [OP_FORGIVE] = batch_forgive,       [OP_FORGIVE_MODEL] = batch_forgive_model,
+    [OP_RESERVE] = batch_reserve,
+    [OP_SETTLE] = batch_settle,
+    [OP_REPLACE] = batch_replace,
+    [OP_PAUSE] = pause,
+    [OP_MAINTAIN] = maintain,
+    [OP_CLOCK_RESET] = batch_clock_reset,
+    [OP_KEY_ADD] = batch_key_add,
+    [OP_KEY_REVOKE] = batch_key_revoke,
+    [OP_ALERT_TAKE] = batch_alert_take,
+    [OP_ALERT_DONE] = batch_alert_done,
+    [OP_FORGIVE] = batch_forgive,
+    [OP_FORGIVE_MODEL] = batch_forgive_model,
     [OP_PASSWORD] = batch_password,
+    [OP_LEASE_CLOSE] = batch_lease_close,
+    [OP_LEASE_PRUNE] = batch_lease_prune,
 };
 
 /* Twice as many rows go as were added since the last look, so that nothing grows. */

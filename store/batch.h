@@ -40,6 +40,7 @@ enum error batch_erase(struct batch *b, unsigned most);
 void batch_periods(struct batch *b);
 void batch_drop_keys(struct batch *b);
 enum error batch_windows(struct batch *b, struct op *op);
+bool batch_has_window(const struct batch *b, struct window w);
 
 /*
  * alert.c. alert_queue: an event; nothing happens if alerts are off. Of a breaker that opens,
@@ -79,11 +80,11 @@ enum error totals_erased(struct batch *b, const struct kv_slice *day);
 enum error batch_password(struct batch *b, struct op *op);
 
 /*
- * lease.c; with durability commit they do nothing. Written with LMDB's lock held, the file before
- * the row commits (store/lease.h).
+ * lease_rows.c; with durability commit they do nothing. In the write transaction, and the file
+ * before the row (store/lease.h).
  * batch_lease_charge: what the view's everyone and anonymous are about to be charged is within the
- * lease, for which it is extended or a new segment begun; *segment is the serial. ERROR_BUSY with
- * ledger->wants_copy: all LEASE_SEGMENTS are in the file, a copy must be made first.
+ * lease, for which it is extended or a new segment begun; *segment is the serial, 0: of none.
+ * ERROR_BUSY with ledger->wants_copy: the file is full, a copy must be made first.
  * batch_lease_settle: the hold's amounts become the real ones; what is given back goes to the segment
  * if the hold was charged in it, what is charged on top always to the one under way.
  * batch_lease_close: the next charge begins another segment; also when store time goes back.

@@ -11,11 +11,16 @@
 #include "platform/random.h"
 #include "store/batch.h"
 
-/* A window that never had a row has no key yet; only an admission makes one. */
-static bool lacks_windows(const struct view *v)
+/*
+ * A window that never had a row has no key yet; only an admission makes one. Counters of shared
+ * subjects need none, but with a lease their windows must be named, too: it is restored into the
+ * windows that have one.
+ */
+static bool lacks_windows(const struct batch *b, const struct view *v)
 {
     for (unsigned i = 0; i < v->n; i++)
-        if (v->row[i].n == 0)
+        if (v->row[i].n == 0 ||
+            (b->ledger->options.lease && !batch_has_window(b, v->counter[i].window)))
             return true;
     return false;
 }
@@ -93,16 +98,18 @@ static enum error take_place(struct ledger *l, uint64_t *id)
     return ERROR_BUSY;
 }
 
-/* The rows that a reservation is made of: what it charges, and what its settle must find. */
-static enum error write_hold(struct batch *b, struct op *op, const struct view *v)
+/* The rows that a reservation is made of: what it charges, and what its settle must find; and
+ * the lease's segment that it is charged in. */
+static enum error write_hold(struct batch *b, struct op *op, const struct view *v,
+                             uint64_t *segment)
 {
     struct reservation *r = &op->reservation;
     struct row_key key;
     struct record value;
     struct hold h;
-    enum error e = charge_rows(b, v, &op->demand.weights);
+    enum error e = batch_lease_charge(b, op, v, segment);
 
-    if (e != ERROR_NONE)
+    if (e != ERROR_NONE || (e = charge_rows(b, v, &op->demand.weights)) != ERROR_NONE)
         return e;
     fill_hold(b, op, v, &h);
     record_hold(&h, &value);
@@ -114,7 +121,7 @@ static enum error write_reservation(struct batch *b, struct op *op, const struct
 {
     struct reservation *r = &op->reservation;
     struct history_day *day;
-    enum error e = write_hold(b, op, v);
+    enum error e = write_hold(b, op, v, &r->segment);
 
     if (e != ERROR_NONE || (e = batch_history(b, r->day, &day)) != ERROR_NONE)
         return e;
@@ -147,7 +154,7 @@ static enum error decide(struct batch *b, struct op *op)
 
     if ((op->error = build_twice(b, op)) != ERROR_NONE ||
         (op->error = view_decide(&c, &op->policy, &op->demand, &op->answer)) != ERROR_NONE ||
-        op->answer.decision != DECISION_ADMITTED || !lacks_windows(c.view))
+        op->answer.decision != DECISION_ADMITTED || !lacks_windows(b, c.view))
         return ERROR_NONE;
     enum error e = batch_windows(b, op);
     if (e == ERROR_NONE && op->error == ERROR_NONE)
@@ -271,16 +278,16 @@ static enum error find_hold(const struct batch *b, const struct reservation *r,
 }
 
 /* What was reserved becomes what it really was, and the reservation goes. */
-static enum error end_hold(struct batch *b, const struct row_key *key, const struct hold *h,
-                           const struct amounts *real)
+static enum error end_hold(struct batch *b, const struct op *op, const struct row_key *key,
+                           const struct hold *h, const struct amounts *real)
 {
     bool same = memcmp(real, &h->reserved, sizeof *real) == 0;
+    enum error e = same ? ERROR_NONE : batch_lease_settle(b, op, h, real);
 
-    for (unsigned i = 0; i < h->n_rows && !same; i++) {
-        enum error e = settle_row(b, &h->row[i], &h->reserved, real);
-        if (e != ERROR_NONE)
-            return e;
-    }
+    for (unsigned i = 0; i < h->n_rows && !same && e == ERROR_NONE; i++)
+        e = settle_row(b, &h->row[i], &h->reserved, real);
+    if (e != ERROR_NONE)
+        return e;
     b->changed = true;
     return kv_delete(b->txn, key->bytes, key->n);
 }
@@ -296,7 +303,7 @@ enum error batch_settle(struct batch *b, struct op *op)
     if (e != ERROR_NONE)
         return e == ERROR_NOT_FOUND ? ERROR_NONE : e;
     real_amounts(s, &h, &real);
-    if ((e = end_hold(b, &key, &h, &real)) != ERROR_NONE ||
+    if ((e = end_hold(b, op, &key, &h, &real)) != ERROR_NONE ||
         (e = settle_history(b, s, &h, &real)) != ERROR_NONE ||
         (e = batch_health(b, op)) != ERROR_NONE ||
         (e = alert_thresholds(b, &op->policy, &h)) != ERROR_NONE)
@@ -309,7 +316,7 @@ enum error batch_settle(struct batch *b, struct op *op)
 static enum error write_replacement(struct batch *b, struct op *op)
 {
     const struct view *v = &b->ledger->writer_view;
-    enum error e = write_hold(b, op, v);
+    enum error e = write_hold(b, op, v, &op->replacement.segment);
 
     op->replacement.probe = false;
     fill_amounts(op, &op->replacement);
@@ -332,7 +339,7 @@ enum error batch_replace(struct batch *b, struct op *op)
         op->error = e;
         return ERROR_NONE;
     }
-    if (e != ERROR_NONE || (e = end_hold(b, &key, &h, &nothing)) != ERROR_NONE ||
+    if (e != ERROR_NONE || (e = end_hold(b, op, &key, &h, &nothing)) != ERROR_NONE ||
         (e = batch_health(b, op)) != ERROR_NONE || (e = decide(b, op)) != ERROR_NONE)
         return e;
     if (is_admitted(op))

@@ -3,11 +3,12 @@
  * on tmpfs and reaches flash only as a copy (store/copy.h), hourly.
  *
  * What everyone and anonymous are charged is counted in segments, one after the other, each with a
- * serial number. A segment lies within one UTC hour and one civil date, so that all of its charges
- * went into the same calendar windows. Its row in the live store has what has been charged in it
- * and how much may be; the file STORE/lease, on flash, has the latter for each segment that the copy
- * on flash does not contain as a whole. The file is written (new file, fsync, rename) before the
- * row is committed, always under LMDB's write lock, so at any moment
+ * serial number. A segment lies within one UTC hour and is counted under one civil date, so that
+ * all of its charges went into the same calendar windows, whatever the zone was. Its row in the
+ * live store has what has been charged in it and how much may be; the file STORE/lease, on flash,
+ * has the latter for each segment that the copy on flash does not contain as a whole. The file is
+ * written (new file, fsync, rename) before the row is committed, always under LMDB's write lock,
+ * so at any moment
  *
  *     what the file grants >= what the committed row grants >= what has been charged.
  *
@@ -18,8 +19,10 @@
  *
  * After an unclean start the copy is loaded, and each segment that it does not contain as a
  * whole is charged in full, as far as its windows are still open: a calendar window's slot of the
- * segment's time; the newest slot of a sliding window, as of now, because it is not known when in
- * the segment something was charged.
+ * segment's hour or date; the newest slot of a sliding window, as of now, because it is not known
+ * when in the segment something was charged. A segment that began before what went before it is
+ * one from after a clock reset that no copy contains: the restored store has the time from before
+ * it, so the segment is charged in all windows as of now.
  *
  * What is given back by a settle counts for the segment only if the reservation was charged in
  * it. Everything errs towards more: use is never forgotten for the site.
@@ -30,6 +33,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "platform/error.h"
 #include "platform/mac.h"
 #include "store/rule.h"
 
@@ -41,12 +45,12 @@ enum lease_subject { LEASE_EVERYONE, LEASE_ANONYMOUS, LEASE_SUBJECTS };
 
 struct lease_segment {
     uint64_t serial;           /* from 1; ascends */
-    int64_t from_ms, until_ms; /* store time; charges are made before until_ms */
-    bool local;                /* its date is by the store's zone, else UTC */
+    int64_t from_ms, until_ms; /* store time: charged from the one on, before the other */
+    int64_t day;               /* the civil date whose counters are charged, since 1970 */
     struct amounts granted[LEASE_SUBJECTS];
 };
 
-/* STORE/lease: magic, version, uuid, n, segments, HMAC over it under the secret ("lease"). */
+/* STORE/lease: magic, version, n, uuid, copied, segments, HMAC over it under the secret. */
 struct lease {
     uint64_t copied; /* segments of a smaller serial are in the copy that was made last */
     unsigned n;
@@ -62,12 +66,21 @@ struct lease_row {
 };
 
 /* ERROR_STORE_MISSING; ERROR_STORE_INVALID: damaged, of another store or secret;
- * ERROR_STORE_VERSION; ERROR_STORE_IO. */
+ * ERROR_STORE_VERSION; ERROR_STORE_IO, ERROR_MEMORY. */
 enum error lease_read(const char *path, const uint8_t secret[MAC_SIZE], const uint8_t uuid[16],
                       struct lease *out);
 /* Replaces the file. ERROR_STORE_IO. */
-enum error lease_write(const char *path, const uint8_t secret[MAC_SIZE],
-                       const uint8_t uuid[16], const struct lease *l);
+enum error lease_write(const char *path, const uint8_t secret[MAC_SIZE], const uint8_t uuid[16],
+                       const struct lease *l);
+
+/* Whether what is charged at the instant under the date belongs to the segment under way. */
+bool lease_covers(const struct lease_row *r, int64_t store_ms, int64_t day);
+
+/* Puts the segment in its place, over one of the same serial. False, l untouched: it is full. */
+bool lease_put(struct lease *l, const struct lease_segment *s);
+
+/* Lets go of the segments below `first`, which a copy contains. False: there is nothing to do. */
+bool lease_prune(struct lease *l, uint64_t first);
 
 /* The first serial that a copy with this row (NULL: none yet) does not contain as a whole. */
 uint64_t lease_first_after(const struct lease_row *in_copy);

@@ -11,7 +11,8 @@
  *   export.c  all of it as text; import.c makes a store of that
  *   report.c  figures for the owner; dry.c those of dry runs; totals.c of all days; top.c the
  *             callers of today; use.c how a shared limit stands
- *   lease.c   how far everyone and anonymous may be charged, on flash; copy.c all rows on flash
+ *   lease.c   how far everyone and anonymous may be charged: the file on flash; lease_rows.c the
+ *             same in transactions; copy.c all rows on flash
  *   livecount.c  counters on the board that are never rows; logline.c bounds the log by one
  */
 #ifndef STORE_LEDGER_PARTS_H
@@ -123,7 +124,7 @@ struct ledger {
     char *path_periods, *path_mark, *path_live, *path_board;
     char *path_lease, *path_copy; /* on flash */
     atomic_bool wants_copy;       /* the lease's file is full */
-    struct mac_key live_key; /* of this boot: places do not outlive it */
+    struct mac_key live_key;      /* of this boot: places do not outlive it */
     uint8_t display_key[MAC_SIZE];
     struct schema schema;
     struct zone zone;
@@ -288,15 +289,18 @@ enum error ledger_order(struct ledger *l, const struct policy *p, enum op_kind k
 struct op *ledger_timed_op(struct ledger *l, enum op_kind kind);
 
 /*
- * lease.c: charges each segment of the file that the copy does not contain as a whole (those from
- * `first` on) to everyone and anonymous, in the windows of these codes; `zone` is the store's. The
- * rows of the copy and its state, whose time has been advanced, are in `t`. *charged: how many
- * segments.
+ * lease_rows.c: charges each segment of the file that the copy, which has this row (NULL: none),
+ * does not contain as a whole to everyone and anonymous, in the windows of these codes. The rows of
+ * the copy are in `t`. Its store time was copied_ms, and is store_ms from now on: not before any
+ * segment's from_ms. *charged: how many segments.
  */
-struct lease;
-enum error lease_restore(struct kv_txn *t, const struct lease *l, uint64_t first,
-                         const struct zone *zone, int64_t store_ms, const uint32_t *codes,
-                         unsigned n_codes, unsigned *charged);
+struct restore_time {
+    const struct zone *zone; /* the store's */
+    int64_t copied_ms, store_ms;
+};
+enum error lease_restore(struct kv_txn *t, const struct lease *l,
+                         const struct lease_row *in_copy, const struct restore_time *when,
+                         const uint32_t *codes, unsigned n_codes, unsigned *charged);
 
 /* Marks the ledger as one that must be closed and opened again. */
 void ledger_break(struct ledger *l, enum error e);

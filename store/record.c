@@ -18,6 +18,7 @@
 #define TAG_TOLD     'L'
 #define TAG_ERASED   'E'
 #define TAG_PASSWORD 'P'
+#define TAG_LEASE    'G' /* granted */
 
 #define DAY_MAX (INSTANT_MAX_MS / (24 * 3600 * 1000))
 
@@ -180,6 +181,11 @@ void key_erased(struct row_key *out)
 void key_password(struct row_key *out)
 {
     key_meta(TAG_PASSWORD, "", out);
+}
+
+void key_lease(struct row_key *out)
+{
+    key_meta(TAG_LEASE, "", out);
 }
 
 void key_history(int64_t day, struct row_key *out)
@@ -955,6 +961,55 @@ bool record_password_read(const struct kv_slice *v, uint8_t hash[KEY_HASH])
     return read_fields(password_fields, v, hash);
 }
 
+void record_lease(const struct lease_row *r, struct record *out)
+{
+    const struct lease_segment *s = &r->segment;
+    struct put p = record_start(out);
+
+    put_int(&p, s->serial, 8);
+    put_int(&p, (uint64_t)s->from_ms, 8);
+    put_int(&p, (uint64_t)s->until_ms, 8);
+    put_int(&p, sortable(s->day), 8);
+    for (unsigned i = 0; i < LEASE_SUBJECTS; i++) {
+        put_amounts(&p, &s->granted[i]);
+        put_amounts(&p, &r->charged[i]);
+    }
+    put_int(&p, r->closed, 1);
+    record_end(out, &p);
+}
+
+/* Nothing is ever charged beyond what is granted. */
+static bool is_within(const struct amounts *charged, const struct amounts *granted)
+{
+    for (unsigned u = 0; u < UNITS_SUMMED; u++)
+        if (charged->of[u] > granted->of[u])
+            return false;
+    return true;
+}
+
+bool record_lease_read(const struct kv_slice *v, struct lease_row *out)
+{
+    struct get g = value_start(v);
+    struct lease_row r;
+    bool within = true;
+
+    r.segment.serial = get_int(&g, 8);
+    r.segment.from_ms = get_up_to(&g, INSTANT_MAX_MS);
+    r.segment.until_ms = get_up_to(&g, INSTANT_MAX_MS);
+    r.segment.day = get_up_to(&g, DAY_MAX);
+    for (unsigned i = 0; i < LEASE_SUBJECTS; i++) {
+        get_amounts(&g, &r.segment.granted[i]);
+        get_amounts(&g, &r.charged[i]);
+        within = within && is_within(&r.charged[i], &r.segment.granted[i]);
+    }
+    uint64_t closed = get_int(&g, 1);
+    if (!get_done(&g) || !within || closed > 1 || r.segment.from_ms > r.segment.until_ms)
+        return false;
+    r.closed = closed == 1;
+    *out = r;
+    return true;
+}
+
 /* The walk */
 
 static bool meta_ok(const struct kv_slice *key, const struct kv_slice *v)
@@ -965,6 +1020,8 @@ static bool meta_ok(const struct kv_slice *key, const struct kv_slice *v)
     struct ledger_key issued;
     struct told_list told;
     struct history_day erased = {0};
+    uint8_t password[KEY_HASH];
+    struct lease_row lease;
 
     if (key->n < 2)
         return false;
@@ -989,7 +1046,9 @@ static bool meta_ok(const struct kv_slice *key, const struct kv_slice *v)
     case TAG_ERASED:
         return key->n == 2 && record_history_read(v, &erased);
     case TAG_PASSWORD:
-        return key->n == 2 && read_fields(password_fields, v, NULL);
+        return key->n == 2 && record_password_read(v, password);
+    case TAG_LEASE:
+        return key->n == 2 && record_lease_read(v, &lease);
     default:
         return false;
     }

@@ -11,7 +11,8 @@
  *                                                    and breakers; keys by their tokens' hash;
  *                                                    what alerts have been queued for and
  *                                                    the last of them; sum of erased days;
- *                                                    password of the owner's pages
+ *                                                    password of the owner's pages; the
+ *                                                    lease's segment under way
  *   2 history       civil day                        one record a day
  *   3 day           end_ms, subject, hash            calendar-day counters (kept `retention`)
  *   4 counter       end_ms, window, subject, hash    all other counters
@@ -26,6 +27,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "store/lease.h"
 #include "store/ledger.h"
 #include "store/period.h"
 #include "store/rule.h"
@@ -62,6 +64,7 @@ bool key_is_issued(const struct kv_slice *key);
 void key_told(struct row_key *out);
 void key_erased(struct row_key *out); /* its value is that of a history row */
 void key_password(struct row_key *out);
+void key_lease(struct row_key *out);
 void key_history(int64_t day, struct row_key *out);
 void key_counter(struct window w, const struct slot *slot, enum subject s,
                  const uint8_t hash[SUBJECT_HASH], struct row_key *out);
@@ -236,6 +239,10 @@ bool record_told_read(const struct kv_slice *v, struct told_list *out);
 
 void record_password(const uint8_t hash[KEY_HASH], struct record *out);
 bool record_password_read(const struct kv_slice *v, uint8_t hash[KEY_HASH]);
+
+/* The lease's segment under way; closed at first. */
+void record_lease(const struct lease_row *r, struct record *out);
+bool record_lease_read(const struct kv_slice *v, struct lease_row *out);
 
 /* Whether a row is one that this program may have written: for the walk at opening. */
 bool record_row_ok(const void *key, size_t nkey, const void *value, size_t nvalue);

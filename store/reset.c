@@ -176,7 +176,9 @@ enum error batch_clock_reset(struct batch *b, struct op *op)
     b->state.time.hold_until_ms = 0;
     b->state.time.before_ms = 0;
     b->changed = true;
-    e = alert_reset(b);
+    e = batch_lease_close(b, op);
+    if (e == ERROR_NONE)
+        e = alert_reset(b);
     for (unsigned i = 0; i < n && e == ERROR_NONE; i++)
         e = put_carried(b, op, &c[i]);
     return e == ERROR_NONE ? fresh_periods(b, op) : e;

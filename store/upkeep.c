@@ -382,6 +382,11 @@ static bool state_has(const struct state *s, uint32_t code)
     return false;
 }
 
+bool batch_has_window(const struct batch *b, struct window w)
+{
+    return state_has(&b->state, window_code(w));
+}
+
 /* The key goes into the file before the store names it: a crash between leaves an entry that
  * the next try takes over. */
 static enum error add_window(struct batch *b, const struct op *op, struct window w,
