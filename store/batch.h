@@ -83,15 +83,15 @@ enum error batch_password(struct batch *b, struct op *op);
  * lease_rows.c; with durability commit they do nothing. In the write transaction, and the file
  * before the row (store/lease.h).
  * batch_lease_charge: what the view's everyone and anonymous are about to be charged is within the
- * lease, for which it is extended or a new segment begun; *segment is the serial, 0: of none.
- * ERROR_BUSY with ledger->wants_copy: the file is full, a copy must be made first.
+ * lease, for which it is extended or a new segment begun; which one is noted in r. ERROR_BUSY
+ * with ledger->wants_copy: the file is full, a copy must be made first.
  * batch_lease_settle: the hold's amounts become the real ones; what is given back goes to the segment
  * if the hold was charged in it, what is charged on top always to the one under way.
  * batch_lease_close: the next charge begins another segment; also when store time goes back.
  * batch_lease_prune: op->order, uint64_t: segments below it are in the copy that is now on flash.
  */
 enum error batch_lease_charge(struct batch *b, const struct op *op, const struct view *v,
-                              uint64_t *segment);
+                              struct reservation *r);
 enum error batch_lease_settle(struct batch *b, const struct op *op, const struct hold *h,
                               const struct amounts *real);
 enum error batch_lease_close(struct batch *b, struct op *op);

@@ -98,16 +98,14 @@ static enum error take_place(struct ledger *l, uint64_t *id)
     return ERROR_BUSY;
 }
 
-/* The rows that a reservation is made of: what it charges, and what its settle must find; and
- * the lease's segment that it is charged in. */
+/* The rows that a reservation is made of: what it charges, and what its settle must find. */
 static enum error write_hold(struct batch *b, struct op *op, const struct view *v,
-                             uint64_t *segment)
+                             struct reservation *r)
 {
-    struct reservation *r = &op->reservation;
     struct row_key key;
     struct record value;
     struct hold h;
-    enum error e = batch_lease_charge(b, op, v, segment);
+    enum error e = batch_lease_charge(b, op, v, r);
 
     if (e != ERROR_NONE || (e = charge_rows(b, v, &op->demand.weights)) != ERROR_NONE)
         return e;
@@ -121,7 +119,7 @@ static enum error write_reservation(struct batch *b, struct op *op, const struct
 {
     struct reservation *r = &op->reservation;
     struct history_day *day;
-    enum error e = write_hold(b, op, v, &r->segment);
+    enum error e = write_hold(b, op, v, r);
 
     if (e != ERROR_NONE || (e = batch_history(b, r->day, &day)) != ERROR_NONE)
         return e;
@@ -316,7 +314,7 @@ enum error batch_settle(struct batch *b, struct op *op)
 static enum error write_replacement(struct batch *b, struct op *op)
 {
     const struct view *v = &b->ledger->writer_view;
-    enum error e = write_hold(b, op, v, &op->replacement.segment);
+    enum error e = write_hold(b, op, v, &op->replacement);
 
     op->replacement.probe = false;
     fill_amounts(op, &op->replacement);

@@ -11,8 +11,8 @@
  *     windows no later than now.
  *   - A reservation is given back to the segment only where it was charged, and each holds no less
  *     than what its calls have come to. What a call has used beyond its reservation is charged as
- *     of now, since its own segment may be in a copy already; in the date of the reservation if that
- *     is the later one, as in a zone that was left meanwhile.
+ *     of now, since its own segment may be in a copy already, but under the date whose counters it
+ *     goes to.
  */
 #include <string.h>
 
@@ -91,7 +91,8 @@ static uint64_t left_of(const struct view *v, const struct limit *l)
     return left;
 }
 
-/* What is granted beyond the weight, by the limits that bound the unit. False: none does. */
+/* What is granted beyond the weight, by the limits that bound the unit. False, out untouched: none
+ * does. */
 static bool spare(const struct view *v, enum subject s, unsigned unit, uint64_t weight,
                   uint64_t *out)
 {
@@ -107,9 +108,11 @@ static bool spare(const struct view *v, enum subject s, unsigned unit, uint64_t 
         share = l->max / SHARE < share ? l->max / SHARE : share;
         left = left_of(v, l) < left ? left_of(v, l) : left;
     }
+    if (!any)
+        return false;
     left = amount_subtract(left, weight);
     *out = share < left ? share : left;
-    return any;
+    return true;
 }
 
 /* What no limit bounds is granted, too: there may be one tomorrow, and today's use counts for it.
@@ -200,7 +203,7 @@ static enum error charge(struct batch *b, const struct zone *z, const struct cha
 #define LEASED (1U << SUBJECT_EVERYONE | 1U << SUBJECT_ANONYMOUS)
 
 enum error batch_lease_charge(struct batch *b, const struct op *op, const struct view *v,
-                              uint64_t *segment)
+                              struct reservation *r)
 {
     const struct zone *z = view_zone(b->ledger, &op->policy);
     const struct charge c = {.subjects = v->present & LEASED,
@@ -209,7 +212,7 @@ enum error batch_lease_charge(struct batch *b, const struct op *op, const struct
                              .view = v};
     struct lease_row row;
 
-    *segment = 0;
+    r->segment = 0;
     if (!b->ledger->options.lease || c.subjects == 0)
         return ERROR_NONE;
     enum error e = read_row(b, &row);
@@ -218,7 +221,8 @@ enum error batch_lease_charge(struct batch *b, const struct op *op, const struct
     if (e == ERROR_NONE)
         e = put_row(b, &row);
     if (e == ERROR_NONE)
-        *segment = row.segment.serial;
+        r->segment = row.segment.serial;
+    r->segment_day = c.day;
     return e;
 }
 
@@ -249,8 +253,7 @@ enum error batch_lease_settle(struct batch *b, const struct op *op, const struct
                               const struct amounts *real)
 {
     const struct zone *z = view_zone(b->ledger, &op->policy);
-    int64_t today = zone_day(z, b->state.time.time_ms);
-    struct charge c = {.subjects = subjects_of(h), .day = h->day > today ? h->day : today};
+    struct charge c = {.subjects = subjects_of(h), .day = op->reservation.segment_day};
     struct lease_row row;
     struct amounts back;
     enum error e;
@@ -259,7 +262,7 @@ enum error batch_lease_settle(struct batch *b, const struct op *op, const struct
         return ERROR_NONE;
     if ((e = read_row(b, &row)) != ERROR_NONE)
         return e;
-    bool over = less(real, &h->reserved, &c.more);
+    bool over = less(real, &h->reserved, &c.more) && h->n_rows > 0; /* else it goes nowhere */
     bool under = less(&h->reserved, real, &back) && !row.closed &&
                  row.segment.serial == op->reservation.segment;
     for (unsigned i = 0; i < LEASE_SUBJECTS && under; i++)

@@ -171,7 +171,10 @@ struct reservation {
     uint64_t tokens_in, tokens_out;
     int64_t day; /* the history's day that it was charged to */
     bool probe;  /* the one call that tries whether the model's breaker can close */
-    uint64_t segment; /* of the lease, in which it was charged; 0: durability commit */
+    /* Of the lease: the segment in which it was charged, 0: durability commit, or none is; and the
+     * civil date, that of its counters. */
+    uint64_t segment;
+    int64_t segment_day;
     char model[LEDGER_MODEL_MAX];
 };
 
