@@ -85,8 +85,8 @@ enum error batch_password(struct batch *b, struct op *op);
  * batch_lease_charge: what the view's everyone and anonymous are about to be charged is within the
  * lease, for which it is extended or a new segment begun; which one is noted in r. ERROR_BUSY
  * with ledger->wants_copy: the file is full, a copy must be made first.
- * batch_lease_settle: the hold's amounts become the real ones; what is given back goes to the segment
- * if the hold was charged in it, what is charged on top always to the one under way.
+ * batch_lease_settle: the hold's amounts become the real ones; what is given back goes to the
+ * segment if the hold was charged in it, what is charged on top always to the one under way.
  * batch_lease_close: the next charge begins another segment; also when store time goes back.
  * batch_lease_prune: op->order, uint64_t: segments below it are in the copy that is now on flash.
  */

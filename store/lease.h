@@ -13,9 +13,9 @@
  *     what the file grants >= what the committed row grants >= what has been charged.
  *
  * A copy is made so: a transaction closes the segment, so that the next charge begins another one;
- * then all rows are copied from a read transaction; then, under the write lock, the file
- * lets go of the segments that the copy contains. A copy tells by itself which these are: it has the
- * row. So a crash between any two steps only means that more is charged than was used.
+ * then all rows are copied from a read transaction; then, under the write lock, the file lets go of
+ * the segments that the copy contains. A copy tells by itself which these are: it has the row. So a
+ * crash between any two steps only means that more is charged than was used.
  *
  * After an unclean start the copy is loaded, and each segment that it does not contain as a
  * whole is charged in full, as far as its windows are still open: a calendar window's slot of the

@@ -28,8 +28,9 @@ static const enum subject subject_of[LEASE_SUBJECTS] = {
  * What is granted at once beyond what is needed: this part of the smallest max over an hour or
  * longer. So a limit costs at most about 32 writes of 1 KB in each of its windows, and each hour
  * with use one more: some 60 a day for a day's limits, nothing to flash that bears 10000
- * erasures of each block. One unclean stop wastes at most this part for each segment that the
- * copy lacks, one or two with a copy each hour.
+ * erasures of each block. One unclean stop wastes at most this part, and what was given back
+ * since it was granted, for each segment that the copy lacks: one or two with a copy each hour,
+ * LEASE_SEGMENTS where only a full file has one made.
  */
 #define SHARE        32
 #define LONG_SECONDS 3600 /* in a shorter window what is wasted is soon forgotten */

@@ -1,6 +1,6 @@
 /*
- * The lease: its file, what is granted and when, where segments end, what is given back, and what is
- * charged after a power loss.
+ * The lease: its file, what is granted and when, where segments end, what is given back, and what
+ * is charged after a power loss.
  */
 #include <setjmp.h>
 #include <stdarg.h>
