@@ -12,25 +12,24 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
 #include <sys/stat.h>
+#include <sys/vfs.h>
 #include <unistd.h>
 
+#include "platform/clock.h"
 #include "platform/mac.h"
 
 #define READ_START     512 /* files of /proc say that they are empty */
 #define TEMPORARIES    16  /* processes that may write the same file at the same moment */
 #define TAKE_ATTEMPTS  64  /* a name can be swept by another between making and locking it */
+#define LOCK_POLL_MS   10
 #define OTHERS         077 /* mode bits of all but the owner */
 #define OTHERS_NO_READ 037 /* the same, but the group may read */
-
-struct temporary {
-    char path[PATH_MAX];
-    int fd;
-};
 
 /* Makes one file appear under its final name. */
 typedef enum error publish_fn(const char *from, const char *to);
@@ -212,7 +211,7 @@ static void sweep(const char *path)
  * Takes the first free temporary name. Only once it is locked and still at its path is it
  * ours: before, a sweeper may have taken it for a dead one.
  */
-static enum error take_temporary(const char *path, mode_t mode, struct temporary *t)
+static enum error take_temporary(const char *path, mode_t mode, struct file_new *t)
 {
     for (unsigned attempt = 0; attempt < TAKE_ATTEMPTS; attempt++) {
         if (!temporary_name(path, attempt % TEMPORARIES, t->path))
@@ -284,28 +283,46 @@ static enum error publish_by_link(const char *from, const char *to)
     return errno == EEXIST ? ERROR_EXISTS : ERROR_SYSTEM;
 }
 
-static enum error write_whole(const char *path, mode_t mode, const void *data, size_t n,
-                              publish_fn *publish)
+enum error file_new_begin(const char *path, mode_t mode, struct file_new *out)
 {
-    struct temporary t;
-
     sweep(path);
-    enum error e = take_temporary(path, mode, &t);
-    if (e != ERROR_NONE)
-        return e;
-    e = write_all(t.fd, data, n);
+    return take_temporary(path, mode, out);
+}
+
+static enum error end(struct file_new *f, const char *path, mode_t mode, publish_fn *publish,
+                      enum error e)
+{
     /* fchmod because the mode asked for must not depend on the umask */
-    if (e == ERROR_NONE && (fchmod(t.fd, mode) != 0 || fsync(t.fd) != 0))
+    if (e == ERROR_NONE && (fchmod(f->fd, mode) != 0 || fsync(f->fd) != 0))
         e = ERROR_SYSTEM;
     if (e == ERROR_NONE)
-        e = publish(t.path, path);
+        e = publish(f->path, path);
 
     int saved = errno;
     if (e != ERROR_NONE || publish == publish_by_link)
-        unlink(t.path);
-    close(t.fd); /* last: it is the lock on the name */
+        unlink(f->path);
+    close(f->fd); /* last: it is the lock on the name */
     errno = saved;
     return e == ERROR_NONE ? sync_directory(path) : e;
+}
+
+enum error file_new_write(struct file_new *f, const void *data, size_t n)
+{
+    return write_all(f->fd, data, n);
+}
+
+enum error file_new_end(struct file_new *f, const char *path, mode_t mode, enum error e)
+{
+    return end(f, path, mode, publish_by_rename, e);
+}
+
+static enum error write_whole(const char *path, mode_t mode, const void *data, size_t n,
+                              publish_fn *publish)
+{
+    struct file_new f;
+    enum error e = file_new_begin(path, mode, &f);
+
+    return e == ERROR_NONE ? end(&f, path, mode, publish, write_all(f.fd, data, n)) : e;
 }
 
 enum error file_replace(const char *path, mode_t mode, const void *data, size_t n)
@@ -316,6 +333,32 @@ enum error file_replace(const char *path, mode_t mode, const void *data, size_t 
 enum error file_create(const char *path, mode_t mode, const void *data, size_t n)
 {
     return write_whole(path, mode, data, n, publish_by_link);
+}
+
+enum error file_lock(int fd, int64_t wait_ms)
+{
+    int64_t until = clock_monotonic_ms() + wait_ms;
+
+    while (flock(fd, LOCK_EX | LOCK_NB) != 0) {
+        if (errno != EWOULDBLOCK && errno != EINTR)
+            return ERROR_UNSUPPORTED;
+        if (clock_monotonic_ms() >= until)
+            return ERROR_BUSY;
+        poll(NULL, 0, LOCK_POLL_MS);
+    }
+    return ERROR_NONE;
+}
+
+/* The kernel's numbers, since its headers are not everywhere. */
+#define TMPFS 0x01021994U
+#define RAMFS 0x858458f6U
+
+bool file_is_volatile(const char *path)
+{
+    struct statfs fs;
+
+    return statfs(path, &fs) == 0 &&
+           ((uint32_t)fs.f_type == TMPFS || (uint32_t)fs.f_type == RAMFS);
 }
 
 char *file_join(const char *directory, const char *name)

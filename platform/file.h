@@ -5,6 +5,7 @@
 #ifndef PLATFORM_FILE_H
 #define PLATFORM_FILE_H
 
+#include <limits.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -46,6 +47,20 @@ enum error file_read_secret(const char *path, size_t max, bool group_ok, char **
 enum error file_replace(const char *path, mode_t mode, const void *data, size_t n);
 
 /*
+ * The same for what does not fit into memory: file_new_begin, file_new_write as often as needed,
+ * file_new_end. On an error of the first nothing has begun. file_new_end puts the file in its
+ * place if `e`, what came of the writing, is ERROR_NONE, and throws it away otherwise; returns
+ * `e`, or what it failed by itself.
+ */
+struct file_new {
+    char path[PATH_MAX]; /* the temporary name; locked as long as it is written */
+    int fd;
+};
+enum error file_new_begin(const char *path, mode_t mode, struct file_new *out);
+enum error file_new_write(struct file_new *f, const void *data, size_t n);
+enum error file_new_end(struct file_new *f, const char *path, mode_t mode, enum error e);
+
+/*
  * Creates `path` with this content, complete or not at all (temporary name, fsync, link);
  * ERROR_EXISTS if something is there.
  */
@@ -57,6 +72,13 @@ enum error file_create(const char *path, mode_t mode, const void *data, size_t n
  * (links too), ERROR_SYSTEM.
  */
 enum error file_open(const char *path, bool create, int *fd);
+
+/* Takes the lock (flock) of a file or directory; it goes with the descriptor. ERROR_BUSY if
+ * somebody else has it after wait_ms; ERROR_UNSUPPORTED. */
+enum error file_lock(int fd, int64_t wait_ms);
+
+/* Whether what is written there ends with the boot (tmpfs, ramfs). */
+bool file_is_volatile(const char *path);
 
 /* "DIRECTORY/NAME", malloc'd; NULL: no memory. */
 char *file_join(const char *directory, const char *name);

@@ -12,7 +12,6 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -30,7 +29,6 @@
 #define TAKEN_OF        4
 #define ROW_OF_MAP      16   /* a row is at most this part of it, and so is one transaction */
 #define ROW_EXTRA       8192 /* pages that a row takes beside its own bytes */
-#define LOCK_POLL_MS    5
 #define WIPE_BYTES      16384
 #define REBUILD_COMMITS 1048576 /* bytes of one transaction: it is held in memory */
 
@@ -148,20 +146,6 @@ static bool is_in_place(const struct archive *a)
     return file_id_path(a->directory, &id) == ERROR_NONE && file_id_equal(id, a->id);
 }
 
-static enum error lock(const struct archive *a, int64_t wait_ms)
-{
-    int64_t until = clock_monotonic_ms() + wait_ms;
-
-    while (flock(a->fd, LOCK_EX | LOCK_NB) != 0) {
-        if (errno != EWOULDBLOCK && errno != EINTR)
-            return ERROR_UNSUPPORTED;
-        if (clock_monotonic_ms() >= until)
-            return ERROR_BUSY;
-        poll(NULL, 0, LOCK_POLL_MS);
-    }
-    return ERROR_NONE;
-}
-
 static enum error enter_directory(struct archive *a, bool create, int64_t wait_ms)
 {
     enum error e = ERROR_NONE;
@@ -171,7 +155,7 @@ static enum error enter_directory(struct archive *a, bool create, int64_t wait_m
     if (a->fd < 0)
         e = open_directory(a, create);
     if (e == ERROR_NONE)
-        e = lock(a, wait_ms);
+        e = file_lock(a->fd, wait_ms);
     if (e != ERROR_NONE && e != ERROR_BUSY)
         close_directory(a);
     return e;
