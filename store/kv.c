@@ -368,14 +368,18 @@ static int start(struct kv_txn *t)
  * LMDB numbers transactions by the lock file for as long as any process holds it, and not by
  * data.mdb: an older copy that is put in place meanwhile would pass for the newest. Its own
  * pages tell. They are never behind in a sound store, since a commit writes them first.
+ * A number 0 beside pages of a later one: whoever made the lock file was killed before it had
+ * one, and who waited for it goes on with what there is. All must let go, to make it anew.
  */
-static bool is_behind(const struct kv_txn *t)
+static enum error check_number(const struct kv_txn *t)
 {
     MDB_envinfo info;
 #ifndef __SANITIZE_THREAD__ /* gcc's knows no fences, and LMDB is not instrumented */
     atomic_thread_fence(memory_order_acquire); /* the pages are read after the number */
 #endif
-    return mdb_env_info(t->kv->env, &info) || info.me_last_txnid < kv_last_id(t);
+    if (mdb_env_info(t->kv->env, &info) || info.me_last_txnid < kv_last_id(t))
+        return ERROR_STORE_ROLLED_BACK;
+    return kv_last_id(t) == 0 && info.me_last_txnid > 0 ? ERROR_STORE_IO : ERROR_NONE;
 }
 
 static enum error begin(struct kv_txn *t)
@@ -386,13 +390,14 @@ static enum error begin(struct kv_txn *t)
     for (int i = 0; i < BEGIN_TRIES && !e; i++) {
         kv_gate_enter(&kv->gate);
         rc = start(t);
-        t->active = !rc && !is_behind(t);
+        if (!rc)
+            e = check_number(t);
+        t->active = !rc && !e;
         if (t->active)
             return ERROR_NONE;
         if (!rc) {
             mdb_txn_abort(t->txn);
             t->txn = NULL;
-            e = ERROR_STORE_ROLLED_BACK;
         }
         kv_gate_leave(&kv->gate);
         if (rc == MDB_MAP_RESIZED)
