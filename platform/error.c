@@ -21,6 +21,7 @@ static const char *const texts[] = {
     [ERROR_STORE_SECRET] = "the store belongs to another secret",
     [ERROR_STORE_REPLACED] = "the store was replaced while open",
     [ERROR_STORE_ROLLED_BACK] = "the store is older than what was last committed",
+    [ERROR_STORE_DURABILITY] = "the store was made with another durability",
     [ERROR_STORE_FULL] = "the store is full",
     [ERROR_STORE_IO] = "the store cannot be read or written",
     [ERROR_STORE_BROKEN] = "the store did not pass the walk of its tables",

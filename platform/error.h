@@ -33,6 +33,7 @@ enum error {
     ERROR_STORE_SECRET,   /* belongs to another secret */
     ERROR_STORE_REPLACED, /* the open files are no longer those at the path */
     ERROR_STORE_ROLLED_BACK, /* older than the last transaction noted in the run directory */
+    ERROR_STORE_DURABILITY,  /* of the other durability than the configuration's */
     ERROR_STORE_FULL,        /* the map is full */
     ERROR_STORE_IO,          /* reading or writing failed: disk full, read-only, I/O error */
     ERROR_STORE_BROKEN,      /* the walk of all rows failed or died */

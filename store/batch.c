@@ -1,7 +1,8 @@
 /*
  * One write transaction over the operations that wait. Either everything that it was told is
  * committed and synced, or nothing is and nobody in it is admitted. A full map is tried once
- * more after dead readers have been cleared; any other failure is final for the batch.
+ * more after dead readers have been cleared, a full lease once a copy has been made; any other
+ * failure is final for the batch.
  */
 #include "store/batch.h"
 
@@ -202,6 +203,12 @@ static enum error attempt(struct ledger *l, struct op *(*take)(void *), void *ar
     if ((e = ledger_verify_files(l)) != ERROR_NONE ||
         (e = kv_begin_write(l->kv, &b.txn)) != ERROR_NONE)
         return e;
+    /* Live rows that went while the lock was waited for may have been restored without what this
+     * would write, and the lease's file is theirs then. */
+    if (l->options.lease && (e = ledger_verify_files(l)) != ERROR_NONE) {
+        kv_abort(b.txn);
+        return e;
+    }
     if (!*taken)
         *list = take(arg);
     *taken = true;
@@ -220,18 +227,45 @@ static enum error attempt(struct ledger *l, struct op *(*take)(void *), void *ar
     return e;
 }
 
+static struct op *take_one(void *arg)
+{
+    return arg;
+}
+
+enum error batch_one(struct ledger *l, struct op *op)
+{
+    struct op *list = NULL;
+    bool taken = false;
+    enum error e = attempt(l, take_one, op, &list, &taken);
+
+    return e == ERROR_NONE ? op->error : e;
+}
+
+/* Once more where that can help: dead readers kept pages, or the lease's file was full. */
+static enum error attempt_twice(struct ledger *l, struct op *(*take)(void *), void *arg,
+                                struct op **list, bool *taken)
+{
+    enum error e = attempt(l, take, arg, list, taken), copied;
+    bool full = e == ERROR_STORE_FULL;
+    bool wants_copy = atomic_exchange(&l->wants_copy, false) && e == ERROR_BUSY;
+
+    if (!full && !wants_copy)
+        return e;
+    drop_places(l, *list);
+    if (full)
+        kv_clear_readers(l->kv);
+    if (wants_copy && (copied = copy_by_batch(l)) != ERROR_NONE)
+        return copied;
+    return attempt(l, take, arg, list, taken);
+}
+
 void batch_run(struct ledger *l, struct op *(*take)(void *arg),
                void (*give)(void *arg, struct op *list), void *arg)
 {
     struct op *list = NULL;
     bool taken = false;
-    enum error e = attempt(l, take, arg, &list, &taken);
+    enum error e = attempt_twice(l, take, arg, &list, &taken);
 
-    if (e == ERROR_STORE_FULL) {
-        drop_places(l, list);
-        kv_clear_readers(l->kv);
-        e = attempt(l, take, arg, &list, &taken);
-    }
     if (!taken)
         list = take(arg);
     if (e != ERROR_NONE) {

@@ -1,6 +1,6 @@
 /*
- * The ledger's doors: making a store, opening it or saying why not, checking before each
- * decision that the open files are still the store, and asking from a read transaction.
+ * The ledger's doors: opening a store or saying why not, checking before each decision that the
+ * open files are still the store, and asking from a read transaction.
  * Fails closed: whatever is missing, older, foreign, unreadable or cut is an error with a name,
  * and nothing but ledger_create makes a store.
  */
@@ -13,127 +13,75 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "platform/random.h"
 #include "store/ledger_parts.h"
+#include "store/liverows.h"
 #include "store/mark.h"
 #include "store/upgrade.h"
 
-#define FILE_DATA    "data.mdb"
-#define FILE_LOCK    "lock.mdb"
-#define FILE_PERIODS "periods"
-#define OPEN_TRIES   3
-
+#define OPEN_TRIES    3
 #define PERIODS_TRIES 3 /* the file changes once a day or with the configuration */
 
-/* Making a store */
-
-static void schema_check(const uint8_t secret[SECRET_SIZE], const uint8_t uuid[16],
-                         uint8_t out[MAC_SIZE])
+/* What stands at a path of the store, as far as this user can see. */
+static enum error look_at(const char *directory, const char *name)
 {
-    mac_compute(secret, "store", uuid, 16, out);
-}
+    char *path = file_join(directory, name);
+    struct stat st;
+    enum error e = ERROR_MEMORY;
 
-static enum error make_schema(const struct ledger_options *o, const char *zone,
-                              struct schema *out)
-{
-    struct zone parsed;
-
-    memset(out, 0, sizeof *out);
-    out->version = RECORD_VERSION;
-    if (!zone_parse(zone, &parsed))
-        return ERROR_SYNTAX;
-    snprintf(out->zone, sizeof out->zone, "%s", zone);
-    enum error e = random_bytes(out->uuid, sizeof out->uuid);
-    if (e == ERROR_NONE)
-        schema_check(o->secret, out->uuid, out->check);
+    if (path && lstat(path, &st) == 0)
+        e = ERROR_NONE;
+    else if (path)
+        e = errno == EACCES ? ERROR_OWNER : ERROR_STORE_MISSING;
+    free(path);
     return e;
 }
 
-/* The civil day's window is there from the start: log and dashboard name callers by its key. */
-static enum error make_periods(const struct ledger_options *o, const struct schema *schema,
-                               const struct clock_now *now, const char *path,
-                               struct state *state)
+enum error ledger_look(const char *store)
 {
-    struct window day = {WINDOW_DAY, 0};
-    struct zone z;
-    struct periods p;
+    static const char *const names[] = {FILE_DATA, FILE_LEASE, FILE_COPY};
+    enum error e = ERROR_STORE_MISSING;
 
-    memset(&p, 0, sizeof p);
-    (void)zone_parse(schema->zone, &z);
-    enum error e =
-        periods_add(&p, window_code(day), window_oldest_period(day, &z, now->wall_ms));
-    if (e == ERROR_NONE)
-        e = periods_write(path, o->secret, schema->uuid, &p);
-    state->n_windows = 1;
-    state->window[0].code = window_code(day);
-    state->window[0].generation = p.entry[0].generation;
-    mac_wipe(&p, sizeof p);
+    for (size_t i = 0; i < sizeof names / sizeof *names && e == ERROR_STORE_MISSING; i++)
+        e = look_at(store, names[i]);
     return e;
 }
 
-static enum error put_first_rows(struct kv *kv, const struct schema *schema,
-                                 const struct state *state)
+/* Of two kinds of store at one place nobody can say which has counted last. */
+enum error ledger_check_kind(const struct ledger *l)
 {
-    struct kv_txn *t = NULL;
-    struct row_key key;
-    struct record r;
-    enum error e = kv_begin_write(kv, &t);
+    const char *other = l->options.lease ? FILE_DATA : FILE_LEASE;
 
-    if (e != ERROR_NONE)
-        return e;
-    key_schema(&key);
-    record_schema(schema, &r);
-    e = kv_put(t, key.bytes, key.n, r.bytes, r.n);
-    if (e == ERROR_NONE) {
-        key_state(&key);
-        record_state(state, &r);
-        e = kv_put(t, key.bytes, key.n, r.bytes, r.n);
-    }
-    if (e != ERROR_NONE) {
-        kv_abort(t);
-        return e;
-    }
-    return kv_commit(t);
+    return look_at(l->options.store, other) == ERROR_NONE ? ERROR_STORE_DURABILITY : ERROR_NONE;
 }
 
-static enum error fill_store(const struct ledger_options *o, const char *zone,
-                             const char *path_periods, const char *path_mark)
+static bool set_path(char **out, const char *directory, const char *name)
 {
-    struct schema schema;
-    struct state state;
-    struct clock_now now;
-    struct kv *kv = NULL;
-    enum error e;
-
-    memset(&state, 0, sizeof state);
-    if ((e = o->clock(&now)) != ERROR_NONE ||
-        (e = make_schema(o, zone, &schema)) != ERROR_NONE ||
-        (e = make_periods(o, &schema, &now, path_periods, &state)) != ERROR_NONE ||
-        (e = kv_create(o->store, o->map_bytes)) != ERROR_NONE ||
-        (e = kv_open(o->store, o->map_bytes, &kv)) != ERROR_NONE)
-        return e;
-    state.time.time_ms = now.wall_ms;
-    state.time.boot_ms = now.boot_ms;
-    memcpy(state.time.boot_id, now.boot_id, sizeof now.boot_id);
-    e = put_first_rows(kv, &schema, &state);
-    kv_close(kv);
-    if (e == ERROR_NONE) {
-        struct mark m = {.last_id = 0};
-
-        memcpy(m.uuid, schema.uuid, sizeof m.uuid);
-        e = mark_replace(path_mark, &m);
-    }
-    return e;
+    *out = file_join(directory, name);
+    return *out != NULL;
 }
 
-static bool is_there(const char *path)
+static enum error set_paths(struct ledger *l, const struct ledger_options *o)
 {
-    struct file_id id;
-
-    return path && file_id_path(path, &id) == ERROR_NONE;
+    l->options = *o;
+    l->options.store = strdup(o->store);
+    l->run = o->run ? strdup(o->run) : file_join(o->store, "run");
+    l->options.run = l->run;
+    if (!l->options.store || !l->run)
+        return ERROR_MEMORY;
+    l->rows = o->lease ? file_join(l->run, "store") : strdup(o->store);
+    return l->rows && set_path(&l->path_periods, o->store, FILE_PERIODS) &&
+                   set_path(&l->path_copy, o->store, FILE_COPY) &&
+                   set_path(&l->path_lease, o->store, FILE_LEASE) &&
+                   set_path(&l->path_mark, l->run, "mark") &&
+                   set_path(&l->path_live, l->run, "live") &&
+                   set_path(&l->path_board, l->run, "board") &&
+                   set_path(&l->path_walked, l->run, "walked") &&
+                   set_path(&l->path_copied, l->rows, "copied")
+               ? ERROR_NONE
+               : ERROR_MEMORY;
 }
 
-static enum error run_directory(const char *run, bool make)
+enum error ledger_run_directory(const char *run, bool make)
 {
     struct stat st;
 
@@ -146,80 +94,34 @@ static enum error run_directory(const char *run, bool make)
     return st.st_uid == geteuid() && (st.st_mode & 077) == 0 ? ERROR_NONE : ERROR_OWNER;
 }
 
-enum error ledger_create(const struct ledger_options *o, const char *zone)
+enum error ledger_open_rows(struct ledger *l)
 {
-    char *data = file_join(o->store, FILE_DATA), *lock = file_join(o->store, FILE_LOCK);
-    char *periods = file_join(o->store, FILE_PERIODS);
-    char *run = o->run ? strdup(o->run) : file_join(o->store, "run");
-    char *mark = run ? file_join(run, "mark") : NULL;
-    enum error e = data && lock && periods && mark ? ERROR_NONE : ERROR_MEMORY;
-
-    if (e == ERROR_NONE && (is_there(data) || is_there(lock) || is_there(periods)))
-        e = ERROR_EXISTS;
-    else if (e == ERROR_NONE && (e = run_directory(run, !o->run)) == ERROR_NONE &&
-             (e = fill_store(o, zone, periods, mark)) != ERROR_NONE && e != ERROR_EXISTS) {
-        unlink(data); /* half a store is none; nothing was there before */
-        unlink(lock);
-        unlink(periods);
-    }
-    free(data);
-    free(lock);
-    free(periods);
-    free(run);
-    free(mark);
-    return e;
-}
-
-/* Opening one */
-
-enum error ledger_look(const char *store)
-{
-    char *data = file_join(store, FILE_DATA);
-    struct stat st;
-    enum error e = ERROR_MEMORY;
-
-    if (data && lstat(data, &st) == 0)
-        e = ERROR_NONE;
-    else if (data)
-        e = errno == EACCES ? ERROR_OWNER : ERROR_STORE_MISSING;
-    free(data);
-    return e;
-}
-
-static enum error set_paths(struct ledger *l, const struct ledger_options *o)
-{
-    l->options = *o;
-    l->options.store = strdup(o->store);
-    l->run = o->run ? strdup(o->run) : file_join(o->store, "run");
-    l->options.run = l->run;
-    if (!l->options.store || !l->run)
-        return ERROR_MEMORY;
-    l->path_periods = file_join(o->store, FILE_PERIODS);
-    l->path_mark = file_join(l->run, "mark");
-    l->path_live = file_join(l->run, "live");
-    l->path_board = file_join(l->run, "board");
-    return l->path_periods && l->path_mark && l->path_live && l->path_board ? ERROR_NONE
-                                                                            : ERROR_MEMORY;
+    return l->options.lease ? kv_open_unsynced(l->rows, l->options.map_bytes, &l->kv)
+                            : kv_open(l->rows, l->options.map_bytes, &l->kv);
 }
 
 /* Once a boot and file: LMDB has no checksums and can die on a broken file, so a child
  * looks. */
 static enum error walk_once(struct ledger *l, const struct clock_now *now)
 {
-    char *data = file_join(l->options.store, FILE_DATA), *note = file_join(l->run, "walked");
+    char *data = file_join(l->rows, FILE_DATA);
     struct upgrade_look look = {0};
     struct file_id id;
-    enum error e = data && note ? ERROR_NONE : ERROR_MEMORY;
+    enum error e = data ? ERROR_NONE : ERROR_MEMORY;
 
     if (e == ERROR_NONE && file_id_path(data, &id) != ERROR_NONE)
         e = ERROR_STORE_MISSING;
-    else if (e == ERROR_NONE && !mark_walked(note, now->boot_id, id) &&
-             (e = kv_walk(l->options.store, l->options.map_bytes, upgrade_row_ok, &look)) ==
-                 ERROR_NONE)
-        mark_walked_note(note, now->boot_id, id);
+    else if (e == ERROR_NONE && !mark_walked(l->path_walked, now->boot_id, id) &&
+             (e = kv_walk(l->rows, l->options.map_bytes, upgrade_row_ok, &look)) == ERROR_NONE)
+        mark_walked_note(l->path_walked, now->boot_id, id);
     free(data);
-    free(note);
     return e;
+}
+
+void ledger_secret_check(const uint8_t secret[SECRET_SIZE], const uint8_t uuid[16],
+                         uint8_t out[MAC_SIZE])
+{
+    mac_compute(secret, "store", uuid, 16, out);
 }
 
 enum error ledger_schema(const struct kv_slice *value, const uint8_t secret[SECRET_SIZE],
@@ -232,7 +134,7 @@ enum error ledger_schema(const struct kv_slice *value, const uint8_t secret[SECR
 
     if (e != ERROR_NONE)
         return e;
-    schema_check(secret, s.uuid, check);
+    ledger_secret_check(secret, s.uuid, check);
     if (!mac_equal(check, s.check, sizeof check))
         return ERROR_STORE_SECRET;
     if (!zone_parse(s.zone, &zone))
@@ -350,9 +252,10 @@ static enum error open_files(struct ledger *l, bool adopt)
 
     if ((e = ledger_look(l->options.store)) != ERROR_NONE ||
         (e = l->options.clock(&now)) != ERROR_NONE ||
-        (e = run_directory(l->run, false)) != ERROR_NONE ||
-        (e = walk_once(l, &now)) != ERROR_NONE ||
-        (e = kv_open(l->options.store, l->options.map_bytes, &l->kv)) != ERROR_NONE)
+        (e = ledger_run_directory(l->run, false)) != ERROR_NONE ||
+        (e = ledger_check_kind(l)) != ERROR_NONE ||
+        (l->options.lease && (e = liverows_need(l, &now, adopt)) != ERROR_NONE) ||
+        (e = walk_once(l, &now)) != ERROR_NONE || (e = ledger_open_rows(l)) != ERROR_NONE)
         return e;
     if ((e = check_store(l, adopt)) != ERROR_NONE ||
         (e = ledger_periods_refresh(l, true)) != ERROR_NONE ||
@@ -369,8 +272,10 @@ static enum error open_files(struct ledger *l, bool adopt)
     return ERROR_NONE;
 }
 
-static void ledger_free(struct ledger *l)
+void ledger_free(struct ledger *l)
 {
+    if (!l)
+        return;
     for (struct reader *r = l->readers, *next; r; r = next) {
         next = r->next;
         if (r->txn)
@@ -386,15 +291,20 @@ static void ledger_free(struct ledger *l)
         close(l->mark_fd);
     free((char *)(uintptr_t)l->options.store);
     free(l->run);
+    free(l->rows);
     free(l->path_periods);
+    free(l->path_copy);
+    free(l->path_lease);
     free(l->path_mark);
     free(l->path_live);
     free(l->path_board);
+    free(l->path_walked);
+    free(l->path_copied);
     mac_wipe(l, sizeof *l);
     free(l);
 }
 
-enum error ledger_open(const struct ledger_options *o, bool adopt, struct ledger **out)
+enum error ledger_new(const struct ledger_options *o, struct ledger **out)
 {
     struct ledger *l = calloc(1, sizeof *l);
     enum error e;
@@ -407,9 +317,22 @@ enum error ledger_open(const struct ledger_options *o, bool adopt, struct ledger
     pthread_mutex_init(&l->timed_lock, NULL);
     l->timed.retention_ms = HISTORY_DAYS * 86400000LL; /* as long as no policy is known */
     writer_init(&l->writer);
+    copier_init(&l->copier);
     if ((e = set_paths(l, o)) == ERROR_NONE)
-        e = open_files(l, adopt);
-    if (e != ERROR_NONE) {
+        *out = l;
+    else
+        ledger_free(l);
+    return e;
+}
+
+enum error ledger_open(const struct ledger_options *o, bool adopt, struct ledger **out)
+{
+    struct ledger *l;
+    enum error e = ledger_new(o, &l);
+
+    if (e != ERROR_NONE)
+        return e;
+    if ((e = open_files(l, adopt)) != ERROR_NONE) {
         ledger_free(l);
         return e;
     }
@@ -419,9 +342,14 @@ enum error ledger_open(const struct ledger_options *o, bool adopt, struct ledger
 
 bool ledger_close(struct ledger *l, int64_t bound_ms)
 {
+    int64_t until = clock_monotonic_ms() + bound_ms, now;
+
     if (!l)
         return true;
-    if (!writer_stop(l, bound_ms))
+    if (!copier_wait(l, until))
+        return false;
+    now = clock_monotonic_ms();
+    if (!writer_stop(l, now < until ? until - now : 0))
         return false;
     ledger_log_tell(l, 0);
     ledger_free(l);
@@ -716,17 +644,22 @@ enum error ledger_settle(struct ledger *l, const struct reservation *r,
 
 /* For the owner */
 
+bool op_order(struct op *op, const void *order, size_t n)
+{
+    if (n > 0 && (op->order = malloc(n)))
+        memcpy(op->order, order, n);
+    return n == 0 || op->order;
+}
+
 enum error ledger_order(struct ledger *l, const struct policy *p, enum op_kind kind,
                         void *order, size_t n)
 {
     struct op *op = op_new(kind, p);
-    enum error e = ERROR_MEMORY;
+    enum error e;
 
-    if (op && n > 0 && (op->order = malloc(n)))
-        memcpy(op->order, order, n);
-    if (!op || (n > 0 && !op->order)) {
+    if (!op || !op_order(op, order, n)) {
         op_free(op);
-        return e;
+        return ERROR_MEMORY;
     }
     if ((e = writer_do(l, op)) != ERROR_NONE)
         return e;

@@ -46,9 +46,11 @@ struct ledger_options {
 
 /*
  * Makes a new, empty store in an existing directory (and STORE/run if `run` is NULL), bound to
- * the secret: data.mdb, lock.mdb, the period key file, the schema record {magic, version,
- * random uuid, HMAC(secret)}, the time, and `zone`, a rule as in store/zone.h. Only `init`
- * calls it. ERROR_EXISTS if anything of a store is there: a store is never made over another.
+ * the secret: data.mdb, lock.mdb (with a lease in RUN/store, and in STORE the first copy and an
+ * empty lease), the period key file, the schema record {magic, version, random uuid,
+ * HMAC(secret)}, the time, and `zone`, a rule as in store/zone.h. Only `init` calls it.
+ * ERROR_EXISTS if anything of a store is there, of either durability: a store is never made over
+ * another. ERROR_UNSUPPORTED if the file system cannot lock or map.
  */
 enum error ledger_create(const struct ledger_options *o, const char *zone);
 
@@ -58,9 +60,11 @@ enum error ledger_look(const char *store);
 
 /*
  * Opens what is there, or says why not: ERROR_STORE_*, ERROR_PERIODS, ERROR_RUN_MISSING,
- * ERROR_OWNER, ERROR_CLOCK. Walks the store once per boot, in a forked child: call before
- * threads, other than one that holds no lock or memory. With `adopt` a store older than the mark
- * in the run directory is accepted and the mark rewritten.
+ * ERROR_OWNER, ERROR_CLOCK, ERROR_STORE_DURABILITY. With a lease the live rows are restored if they
+ * are missing or of another boot (store/restore.h), under a lock. Walks the store once per boot, in
+ * a forked child: call before threads, other than one that holds no lock or memory. With `adopt` a
+ * store older than the mark in the run directory, or a copy older than the last one, is accepted
+ * and the mark rewritten; after the latter ledger_copy makes it last.
  */
 enum error ledger_open(const struct ledger_options *o, bool adopt, struct ledger **out);
 
@@ -458,6 +462,21 @@ void ledger_begin_timed(struct ledger *l, const struct policy *p);
 bool ledger_is_timed(const struct ledger *l);
 
 /*
+ * Durability `lease`; with `commit` all of these do nothing. What the owner has changed is only
+ * safe from a power loss once it has been copied to flash. Each copies only if something has been
+ * committed since the last copy, of whichever process. `p` may be NULL: the policy last seen.
+ * ERROR_STORE_IO: flash is full or cannot be written to; ERROR_BUSY; ERROR_STORE_*. What was
+ * on flash before stays good then.
+ */
+enum error ledger_copy(struct ledger *l, const struct policy *p);
+/* The same, if the last one was made an hour ago. */
+enum error ledger_copy_hourly(struct ledger *l, const struct policy *p);
+/* Before a clean stop; waits at most so long. A process that stays copies hourly by itself. */
+void ledger_copy_last(struct ledger *l, int64_t bound_ms);
+/* Whether ledger_copy_hourly would copy. */
+bool ledger_copy_is_due(struct ledger *l);
+
+/*
  * Sets store time to the clock's on purpose (it may go back), starts fresh period keys, and
  * carries what `everyone`, `anonymous` and the bypass have used into the windows that are open
  * then.
@@ -502,6 +521,7 @@ struct ledger_state {
     struct kv_usage usage;
     char zone[ZONE_TEXT_MAX];
     uint8_t uuid[16];
+    int64_t copied_ms; /* by the clock, when the copy on flash was made; 0: durability commit */
 };
 enum error ledger_state(struct ledger *l, const struct policy *p, struct ledger_state *out);
 

@@ -12,7 +12,8 @@
  *   report.c  figures for the owner; dry.c those of dry runs; totals.c of all days; top.c the
  *             callers of today; use.c how a shared limit stands
  *   lease.c   how far everyone and anonymous may be charged: the file on flash; lease_rows.c the
- *             same in transactions; copy.c all rows on flash
+ *             same in transactions; copy.c all rows on flash, copying.c when and by whom they
+ *             are written there; liverows.c and restore.c how live rows are made of both
  *   livecount.c  counters on the board that are never rows; logline.c bounds the log by one
  */
 #ifndef STORE_LEDGER_PARTS_H
@@ -104,6 +105,21 @@ struct op {
     void *order; /* what an order of the owner is about, by its kind; freed with the op */
 };
 
+/* What lies in the store's directory; with a lease the first two do in RUN/store. */
+#define FILE_DATA    "data.mdb"
+#define FILE_LOCK    "lock.mdb"
+#define FILE_PERIODS "periods"
+#define FILE_COPY    "copy"
+#define FILE_LEASE   "lease"
+
+/* The thread that copies the rows to flash: at most one at a time, and none most of it. */
+struct copier {
+    pthread_mutex_t lock;
+    pthread_cond_t ended;
+    pthread_t thread;
+    bool running, to_join;
+};
+
 /* The queue and its thread. */
 struct writer {
     pthread_mutex_t lock;
@@ -122,9 +138,12 @@ struct ledger {
     char *run;
     char *rows; /* the directory of data.mdb: STORE, with a lease RUN/store */
     char *path_periods, *path_mark, *path_live, *path_board;
+    char *path_walked;
     char *path_lease, *path_copy; /* on flash */
+    char *path_copied;            /* beside the live rows: the note of the last copy */
     atomic_bool wants_copy;       /* the lease's file is full */
-    struct mac_key live_key;      /* of this boot: places do not outlive it */
+    struct copier copier;
+    struct mac_key live_key; /* of this boot: places do not outlive it */
     uint8_t display_key[MAC_SIZE];
     struct schema schema;
     struct zone zone;
@@ -221,6 +240,22 @@ enum error use_charged(const struct view_context *c, const struct policy *p,
 /* What open reservations have charged of it; for concurrent both figures. Looks at each. */
 enum error use_reserved(const struct view_context *c, struct use *u);
 
+/* ledger.c: a ledger with its options and paths, of which nothing is open yet. ledger_free does
+ * not end threads. */
+enum error ledger_new(const struct ledger_options *o, struct ledger **out);
+void ledger_free(struct ledger *l); /* takes NULL */
+/* ERROR_STORE_DURABILITY: what lies in the store's directory is of the other durability. */
+enum error ledger_check_kind(const struct ledger *l);
+/* That it is there and ours alone; `make`: makes one that is missing. ERROR_RUN_MISSING,
+ * ERROR_OWNER, ERROR_SYSTEM. */
+enum error ledger_run_directory(const char *run, bool make);
+/* Opens l->kv. As kv_open. */
+enum error ledger_open_rows(struct ledger *l);
+
+/* What a store's schema and its secret have in common. */
+void ledger_secret_check(const uint8_t secret[SECRET_SIZE], const uint8_t uuid[16],
+                         uint8_t out[MAC_SIZE]);
+
 /* A schema's value of our version, made with this secret. ERROR_STORE_SECRET; otherwise as
  * record_schema_read. */
 enum error ledger_schema(const struct kv_slice *value, const uint8_t secret[SECRET_SIZE],
@@ -302,6 +337,17 @@ enum error lease_restore(struct kv_txn *t, const struct lease *l,
                          const struct lease_row *in_copy, const struct restore_time *when,
                          const uint32_t *codes, unsigned n_codes, unsigned *charged);
 
+/* copying.c: the first copy, of what the transaction sees, and an empty lease, for a store that is
+ * just made. ERROR_STORE_IO; otherwise as copy_write and lease_write. */
+enum error copy_first(const struct ledger *l, const uint8_t uuid[16], struct kv_txn *t);
+/* Of the writer's thread, which cannot wait for itself. As ledger_copy. */
+enum error copy_by_batch(struct ledger *l);
+/* Timed work: begins a copy in a thread of its own if one is due. */
+void copier_begin_due(struct ledger *l);
+void copier_init(struct copier *c);
+/* Waits for it until the instant by the monotonic clock; whether it has ended. */
+bool copier_wait(struct ledger *l, int64_t until_ms);
+
 /* Marks the ledger as one that must be closed and opened again. */
 void ledger_break(struct ledger *l, enum error e);
 
@@ -309,10 +355,17 @@ void ledger_break(struct ledger *l, enum error e);
  * those that wait once the lock is held; give() gets the list back with results. */
 void batch_run(struct ledger *l, struct op *(*take)(void *arg),
                void (*give)(void *arg, struct op *list), void *arg);
+/* Carries out one operation that is in no queue, in a transaction of its own; its result, which
+ * is also its error. */
+enum error batch_one(struct ledger *l, struct op *op);
 /* Whether timed work has anything to do. */
 bool batch_wanted(struct ledger *l, const struct policy *p);
 
 void writer_init(struct writer *w);
+/* For waits that end at an instant of the monotonic clock. */
+void writer_cond_init(pthread_cond_t *c);
+/* A thread that no signal interrupts; pthread_create's result. */
+int writer_thread(pthread_t *out, size_t stack, void *(*run)(void *), void *arg);
 /* Queues and waits up to LEDGER_WAIT_MS; takes the op over: on ERROR_NONE its results are in it
  * and the caller frees it by op_free; otherwise it is gone. */
 enum error writer_do(struct ledger *l, struct op *op);
@@ -323,6 +376,8 @@ void writer_begin(struct ledger *l);
 bool writer_running(const struct ledger *l);
 bool writer_stop(struct ledger *l, int64_t bound_ms);
 struct op *op_new(enum op_kind kind, const struct policy *p);
+/* Copies order[0..n) into it. False: no memory. */
+bool op_order(struct op *op, const void *order, size_t n);
 void op_free(struct op *op);
 
 #endif

@@ -119,3 +119,29 @@ void mark_walked_note(const char *path, const uint8_t boot_id[16], struct file_i
     note(boot_id, data, b);
     (void)file_replace(path, 0600, b, sizeof b);
 }
+
+#define COPIED_SIZE 16
+
+bool mark_copied(const char *path, struct mark_copied *out)
+{
+    char *have = NULL;
+    size_t n = 0;
+
+    if (file_read(path, COPIED_SIZE, &have, &n) != ERROR_NONE)
+        return false;
+    if (n == COPIED_SIZE) {
+        out->last_id = get64((const uint8_t *)have);
+        out->boot_ms = (int64_t)get64((const uint8_t *)have + 8);
+    }
+    free(have);
+    return n == COPIED_SIZE;
+}
+
+enum error mark_copied_note(const char *path, const struct mark_copied *m)
+{
+    uint8_t b[COPIED_SIZE];
+
+    put64(b, m->last_id);
+    put64(b + 8, (uint64_t)m->boot_ms);
+    return file_replace(path, 0600, b, sizeof b);
+}

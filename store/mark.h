@@ -2,7 +2,7 @@
  * The store's mark in the run directory: {uuid, id of the last committed transaction}, written
  * at the start of each write transaction, under LMDB's lock, from what that transaction found.
  * It therefore never goes back and is never ahead, and a store that is older than its mark has
- * been rolled back. And the note that this boot has walked this file.
+ * been rolled back. And the notes that this boot has walked this file, and of the last copy.
  */
 #ifndef STORE_MARK_H
 #define STORE_MARK_H
@@ -34,5 +34,14 @@ enum error mark_replace(const char *path, const struct mark *m);
  * note only means that the next process walks again). */
 bool mark_walked(const char *path, const uint8_t boot_id[16], struct file_id data);
 void mark_walked_note(const char *path, const uint8_t boot_id[16], struct file_id data);
+
+/* The note of the last copy to flash (durability `lease`), beside the live rows: the last
+ * transaction that is in it, and when it was made. False: there is none. */
+struct mark_copied {
+    uint64_t last_id;
+    int64_t boot_ms;
+};
+bool mark_copied(const char *path, struct mark_copied *out);
+enum error mark_copied_note(const char *path, const struct mark_copied *m);
 
 #endif

@@ -167,9 +167,12 @@ enum error ledger_state(struct ledger *l, const struct policy *p, struct ledger_
     struct state_walk w = {.policy = p};
     enum error e = ledger_reading(l, state_now, &w);
 
-    if (e == ERROR_NONE)
-        *out = w.out;
-    return e;
+    if (e != ERROR_NONE)
+        return e;
+    if (l->options.lease)
+        w.out.copied_ms = file_stamp(l->path_copy).mtime_ns / 1000000;
+    *out = w.out;
+    return ERROR_NONE;
 }
 
 /* The subject in the log */

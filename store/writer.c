@@ -16,16 +16,21 @@
 /* Records on the stack: 20 KB at most; LMDB takes 10. */
 #define WRITER_STACK (256 * 1024)
 
-void writer_init(struct writer *w)
+void writer_cond_init(pthread_cond_t *c)
 {
     pthread_condattr_t monotonic;
 
     pthread_condattr_init(&monotonic);
     pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
-    pthread_mutex_init(&w->lock, NULL);
-    pthread_cond_init(&w->wake, &monotonic);
-    pthread_cond_init(&w->gone, &monotonic);
+    pthread_cond_init(c, &monotonic);
     pthread_condattr_destroy(&monotonic);
+}
+
+void writer_init(struct writer *w)
+{
+    pthread_mutex_init(&w->lock, NULL);
+    writer_cond_init(&w->wake);
+    writer_cond_init(&w->gone);
     w->last = &w->first;
     w->maintain_ms = clock_monotonic_ms() + MAINTAIN_EVERY_MS;
 }
@@ -33,7 +38,6 @@ void writer_init(struct writer *w)
 struct op *op_new(enum op_kind kind, const struct policy *p)
 {
     struct op *op = calloc(1, sizeof *op);
-    pthread_condattr_t monotonic;
 
     if (!op)
         return NULL;
@@ -43,10 +47,7 @@ struct op *op_new(enum op_kind kind, const struct policy *p)
     if (p->n_limits > 0)
         memcpy(op->limits, p->limits, p->n_limits * sizeof *p->limits);
     op->policy.limits = op->limits;
-    pthread_condattr_init(&monotonic);
-    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
-    pthread_cond_init(&op->finished, &monotonic);
-    pthread_condattr_destroy(&monotonic);
+    writer_cond_init(&op->finished);
     return op;
 }
 
@@ -194,6 +195,7 @@ static void *writer_main(void *arg)
         if (timed) {
             ledger_log_tell(l, 0);
             queue_maintenance(l);
+            copier_begin_due(l);
         } else {
             batch_run(l, take_all, give_back, l);
         }
@@ -211,21 +213,28 @@ bool writer_running(const struct ledger *l)
     return atomic_load(&l->writer.started);
 }
 
-/* Signals belong to the main thread; called with the lock held. */
-static enum error start(struct ledger *l)
+/* Signals belong to the main thread. */
+int writer_thread(pthread_t *out, size_t stack, void *(*run)(void *), void *arg)
 {
     pthread_attr_t attr;
     sigset_t all, before;
 
-    if (writer_running(l))
-        return ERROR_NONE;
     pthread_attr_init(&attr);
-    pthread_attr_setstacksize(&attr, WRITER_STACK);
+    pthread_attr_setstacksize(&attr, stack);
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);
-    int rc = pthread_create(&l->writer.thread, &attr, writer_main, l);
+    int rc = pthread_create(out, &attr, run, arg);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     pthread_attr_destroy(&attr);
+    return rc;
+}
+
+/* Called with the lock held. */
+static enum error start(struct ledger *l)
+{
+    if (writer_running(l))
+        return ERROR_NONE;
+    int rc = writer_thread(&l->writer.thread, WRITER_STACK, writer_main, l);
     errno = rc;
     atomic_store(&l->writer.started, rc == 0);
     return rc == 0 ? ERROR_NONE : ERROR_SYSTEM;

@@ -1,0 +1,205 @@
+/*
+ * Making a store: the one place that does. Never over another one, of either durability; what a
+ * failure leaves is removed again, since half a store is none.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "platform/random.h"
+#include "store/ledger_parts.h"
+#include "store/liverows.h"
+#include "store/mark.h"
+
+static enum error make_schema(const struct ledger_options *o, const char *zone,
+                              struct schema *out)
+{
+    struct zone parsed;
+
+    memset(out, 0, sizeof *out);
+    out->version = RECORD_VERSION;
+    if (!zone_parse(zone, &parsed))
+        return ERROR_SYNTAX;
+    snprintf(out->zone, sizeof out->zone, "%s", zone);
+    enum error e = random_bytes(out->uuid, sizeof out->uuid);
+    if (e == ERROR_NONE)
+        ledger_secret_check(o->secret, out->uuid, out->check);
+    return e;
+}
+
+/* The civil day's window is there from the start: log and dashboard name callers by its key. */
+static enum error make_periods(const struct ledger_options *o, const struct schema *schema,
+                               const struct clock_now *now, const char *path,
+                               struct state *state)
+{
+    struct window day = {WINDOW_DAY, 0};
+    struct zone z;
+    struct periods p;
+
+    memset(&p, 0, sizeof p);
+    (void)zone_parse(schema->zone, &z);
+    enum error e =
+        periods_add(&p, window_code(day), window_oldest_period(day, &z, now->wall_ms));
+    if (e == ERROR_NONE)
+        e = periods_write(path, o->secret, schema->uuid, &p);
+    state->n_windows = 1;
+    state->window[0].code = window_code(day);
+    state->window[0].generation = p.entry[0].generation;
+    mac_wipe(&p, sizeof p);
+    return e;
+}
+
+static enum error put_first_rows(const struct ledger *l, struct kv_txn *t,
+                                 const struct schema *schema, const struct state *state)
+{
+    struct row_key key;
+    struct record r;
+    enum error e;
+
+    key_schema(&key);
+    record_schema(schema, &r);
+    e = kv_put(t, key.bytes, key.n, r.bytes, r.n);
+    if (e != ERROR_NONE)
+        return e;
+    key_state(&key);
+    record_state(state, &r);
+    e = kv_put(t, key.bytes, key.n, r.bytes, r.n);
+    return e == ERROR_NONE && l->options.lease ? copy_first(l, schema->uuid, t) : e;
+}
+
+static enum error commit_first_rows(struct ledger *l, const struct schema *schema,
+                                    const struct state *state)
+{
+    struct kv_txn *t = NULL;
+    enum error e = kv_begin_write(l->kv, &t);
+
+    if (e != ERROR_NONE)
+        return e;
+    e = put_first_rows(l, t, schema, state);
+    if (e != ERROR_NONE) {
+        kv_abort(t);
+        return e;
+    }
+    return kv_commit(t);
+}
+
+/* Opens l->kv, where nothing has been. */
+static enum error begin_rows(struct ledger *l)
+{
+    enum error e;
+
+    if (l->options.lease)
+        return liverows_begin(l);
+    e = kv_create(l->rows, l->options.map_bytes);
+    return e == ERROR_NONE ? ledger_open_rows(l) : e;
+}
+
+static enum error put_mark(const struct ledger *l, const struct schema *schema)
+{
+    struct mark m = {.last_id = 0};
+
+    memcpy(m.uuid, schema->uuid, sizeof m.uuid);
+    return mark_replace(l->path_mark, &m);
+}
+
+static enum error fill_store(struct ledger *l, const char *zone)
+{
+    const struct ledger_options *o = &l->options;
+    struct schema schema;
+    struct state state;
+    struct clock_now now;
+    enum error e;
+
+    memset(&state, 0, sizeof state);
+    if ((e = o->clock(&now)) != ERROR_NONE ||
+        (e = make_schema(o, zone, &schema)) != ERROR_NONE ||
+        (e = make_periods(o, &schema, &now, l->path_periods, &state)) != ERROR_NONE ||
+        (e = begin_rows(l)) != ERROR_NONE)
+        return e;
+    state.time.time_ms = now.wall_ms;
+    state.time.boot_ms = now.boot_ms;
+    memcpy(state.time.boot_id, now.boot_id, sizeof now.boot_id);
+    if ((e = commit_first_rows(l, &schema, &state)) != ERROR_NONE ||
+        (e = put_mark(l, &schema)) != ERROR_NONE)
+        return e;
+    return o->lease ? liverows_publish(l, &now) : ERROR_NONE;
+}
+
+/* ---- what must not be there, and what is removed ---- */
+
+static const char *const names[] = {FILE_DATA, FILE_LOCK, FILE_PERIODS, FILE_COPY, FILE_LEASE};
+#define NAMES (sizeof names / sizeof *names)
+
+static bool is_there(const char *path)
+{
+    struct file_id id;
+
+    return file_id_path(path, &id) == ERROR_NONE;
+}
+
+/* Anything of a store is one. */
+static enum error look_for_one(const struct ledger *l)
+{
+    enum error e = l->options.lease && is_there(l->rows) ? ERROR_EXISTS : ERROR_NONE;
+
+    for (size_t i = 0; i < NAMES && e == ERROR_NONE; i++) {
+        char *path = file_join(l->options.store, names[i]);
+
+        e = path == NULL ? ERROR_MEMORY : is_there(path) ? ERROR_EXISTS : ERROR_NONE;
+        free(path);
+    }
+    return e;
+}
+
+static void remove_half(struct ledger *l)
+{
+    if (l->options.lease)
+        liverows_discard(l);
+    for (size_t i = 0; i < NAMES; i++) {
+        char *path = file_join(l->options.store, names[i]);
+
+        if (path != NULL)
+            unlink(path);
+        free(path);
+    }
+}
+
+static enum error make_store(struct ledger *l, const char *zone)
+{
+    enum error e = look_for_one(l);
+
+    if (e != ERROR_NONE)
+        return e;
+    e = fill_store(l, zone);
+    if (e != ERROR_NONE && e != ERROR_EXISTS)
+        remove_half(l);
+    return e;
+}
+
+/* With a lease one that somebody is just making is seen, too. */
+static enum error make_locked(struct ledger *l, const char *zone)
+{
+    int lock;
+    enum error e = liverows_lock(l, &lock);
+
+    if (e != ERROR_NONE)
+        return e;
+    e = make_store(l, zone);
+    close(lock);
+    return e;
+}
+
+enum error ledger_create(const struct ledger_options *o, const char *zone)
+{
+    struct ledger *l;
+    enum error e = o->lease && !o->run ? ERROR_RUN_MISSING : ledger_new(o, &l);
+
+    if (e != ERROR_NONE)
+        return e;
+    if ((e = look_for_one(l)) == ERROR_NONE &&
+        (e = ledger_run_directory(l->run, !o->run)) == ERROR_NONE)
+        e = o->lease ? make_locked(l, zone) : make_store(l, zone);
+    ledger_free(l);
+    return e;
+}

@@ -1,0 +1,157 @@
+/* Making and finding the live rows. Nothing here looks into a row. */
+#include "store/liverows.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "store/mark.h"
+#include "store/restore.h"
+
+#define NEW     "new"
+#define BOOT    "boot"
+#define ID_SIZE 16
+
+static bool is_there(const char *directory, const char *name)
+{
+    char *path = file_join(directory, name);
+    struct file_id id;
+    bool is = path != NULL && file_id_path(path, &id) == ERROR_NONE;
+
+    free(path);
+    return is;
+}
+
+static bool are_there(const struct ledger *l, const struct clock_now *now)
+{
+    char *path = file_join(l->rows, BOOT), *id = NULL;
+    size_t n = 0;
+    bool are = path != NULL && file_read(path, ID_SIZE, &id, &n) == ERROR_NONE &&
+               n == ID_SIZE && memcmp(id, now->boot_id, ID_SIZE) == 0 &&
+               is_there(l->rows, FILE_DATA);
+
+    free(id);
+    free(path);
+    return are;
+}
+
+/* It has files alone in it. */
+static enum error remove_directory(const char *path)
+{
+    DIR *d = opendir(path);
+    bool ok = true;
+
+    if (d == NULL)
+        return errno == ENOENT ? ERROR_NONE : ERROR_SYSTEM;
+    // cppcheck-suppress readdirCalled ; a directory stream of its own
+    for (struct dirent *e; (e = readdir(d)) != NULL;)
+        if (strcmp(e->d_name, ".") != 0 && strcmp(e->d_name, "..") != 0)
+            ok = unlinkat(dirfd(d), e->d_name, 0) == 0 && ok;
+    closedir(d);
+    return ok && rmdir(path) == 0 ? ERROR_NONE : ERROR_SYSTEM;
+}
+
+enum error liverows_lock(const struct ledger *l, int *fd)
+{
+    struct file_id held, there;
+    int f = open(l->run, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    enum error e;
+
+    if (f < 0)
+        return ERROR_RUN_MISSING;
+    e = file_lock(f, LIVEROWS_WAIT_MS);
+    /* Somebody may have put another directory there meanwhile. */
+    if (e == ERROR_NONE &&
+        (file_id_fd(f, &held) != ERROR_NONE || file_id_path(l->run, &there) != ERROR_NONE ||
+         !file_id_equal(held, there)))
+        e = ERROR_RUN_MISSING;
+    if (e != ERROR_NONE)
+        close(f);
+    else
+        *fd = f;
+    return e;
+}
+
+enum error liverows_begin(struct ledger *l)
+{
+    char *path = file_join(l->run, NEW);
+    enum error e = path != NULL ? remove_directory(path) : ERROR_MEMORY;
+
+    if (e == ERROR_NONE && mkdir(path, 0700) != 0)
+        e = ERROR_SYSTEM;
+    if (e == ERROR_NONE)
+        e = kv_create(path, l->options.map_bytes);
+    if (e == ERROR_NONE)
+        e = kv_open_unsynced(path, l->options.map_bytes, &l->kv);
+    free(path);
+    return e;
+}
+
+static void close_rows(struct ledger *l)
+{
+    if (l->kv != NULL)
+        kv_close(l->kv);
+    l->kv = NULL;
+}
+
+void liverows_discard(struct ledger *l)
+{
+    char *path = file_join(l->run, NEW);
+
+    close_rows(l);
+    if (path != NULL)
+        (void)remove_directory(path);
+    free(path);
+}
+
+static void note_walked(const struct ledger *l, const struct clock_now *now)
+{
+    char *data = file_join(l->rows, FILE_DATA);
+    struct file_id id;
+
+    if (data != NULL && file_id_path(data, &id) == ERROR_NONE)
+        mark_walked_note(l->path_walked, now->boot_id, id);
+    free(data);
+}
+
+enum error liverows_publish(struct ledger *l, const struct clock_now *now)
+{
+    char *path = file_join(l->run, NEW), *boot = path != NULL ? file_join(path, BOOT) : NULL;
+    enum error e = boot != NULL ? ERROR_NONE : ERROR_MEMORY;
+
+    close_rows(l);
+    if (e == ERROR_NONE)
+        e = file_create(boot, 0600, now->boot_id, ID_SIZE);
+    if (e == ERROR_NONE)
+        e = remove_directory(l->rows);
+    if (e == ERROR_NONE && rename(path, l->rows) != 0)
+        e = ERROR_SYSTEM;
+    if (e == ERROR_NONE)
+        note_walked(l, now);
+    free(boot);
+    free(path);
+    return e;
+}
+
+static enum error restore_once(struct ledger *l, const struct clock_now *now, bool adopt)
+{
+    int lock;
+    enum error e = liverows_lock(l, &lock);
+
+    if (e != ERROR_NONE)
+        return e;
+    if (!are_there(l, now))
+        e = restore_rows(l, now, adopt);
+    close(lock);
+    return e;
+}
+
+enum error liverows_need(struct ledger *l, const struct clock_now *now, bool adopt)
+{
+    return are_there(l, now) ? ERROR_NONE : restore_once(l, now, adopt);
+}

@@ -1,0 +1,30 @@
+/*
+ * The live rows of durability `lease`: RUN/store, a directory on tmpfs with LMDB's files and two
+ * notes: `boot`, the boot that they are of, and `copied`, of the last copy to flash. They are made
+ * under the lock of the run directory, as RUN/new, and put in their place whole, so that there
+ * are all of them or none. Those of another boot are none: their commits were not synced.
+ */
+#ifndef STORE_LIVEROWS_H
+#define STORE_LIVEROWS_H
+
+#include "store/ledger_parts.h"
+
+/* Whoever makes them needs seconds for it, from flash, on a router. */
+#define LIVEROWS_WAIT_MS 30000
+
+/* Sees to it that they are there: of all processes that find none exactly one restores them
+ * (store/restore.h), and the others wait for it. ERROR_BUSY: too long; otherwise as
+ * restore_rows. */
+enum error liverows_need(struct ledger *l, const struct clock_now *now, bool adopt);
+
+/* The lock; close *fd to let go of it. ERROR_BUSY, ERROR_RUN_MISSING, ERROR_UNSUPPORTED. */
+enum error liverows_lock(const struct ledger *l, int *fd);
+
+/* With the lock. Begins anew in RUN/new and opens them as l->kv: kv_create, kv_open. */
+enum error liverows_begin(struct ledger *l);
+/* With the lock. Closes l->kv, puts them in their place, and notes that they need not be walked. */
+enum error liverows_publish(struct ledger *l, const struct clock_now *now);
+/* With the lock. Throws away what liverows_begin began. */
+void liverows_discard(struct ledger *l);
+
+#endif
