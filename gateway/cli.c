@@ -289,7 +289,8 @@ static int cli_help(struct cli *cli)
     for (size_t i = 0; i < COUNT(flags); i++)
         show_flag(&flags[i], true);
     printf("\nWithout a command it serves the web server that started it, by FastCGI or CGI.\n"
-           "Exit status: 0 done, 1 failed or faults found, 2 not understood.\n"
+           "Exit status: 0 done, 1 failed or faults found, 2 not understood, 3 init: this\n"
+           "file system cannot hold the store.\n"
            "See pennygate(8) and pennygate.conf(5).\n");
     return CLI_OK;
 }
@@ -537,13 +538,17 @@ static const struct {
     {ERROR_PERIODS, "; put the store back as a whole, this file included"},
     {ERROR_STORE_IO, "; is the disk full, or mounted read-only?"},
     {ERROR_STORE_FULL, "; raise store-size"},
+    {ERROR_STORE_DURABILITY,
+     "; set site { durability } back to what it was, or write it, export, "
+     "move the store away, init and import (pennygate(8): DURABILITY)"},
     {ERROR_RUN_MISSING, "; make it at every boot, mode 0700, owned by the store's owner"},
     {ERROR_OWNER, "; run this as their owner, or chown them and chmod 700"},
     {ERROR_CLOCK, "; set the clock"},
     {ERROR_LOOSE_MODE, "; chmod 600"},
     {ERROR_BUSY, "; another process holds the store: try again"},
     {ERROR_UNSUPPORTED,
-     "; put the store on ext4, f2fs, xfs, btrfs or tmpfs, not jffs2, NFS, FAT"},
+     "; write site { durability = lease }, with run-directory on tmpfs, or put the store on "
+     "ext4, f2fs, xfs, btrfs or tmpfs, not jffs2, NFS, FAT"},
 };
 
 const char *cli_advice(enum error e)
@@ -566,6 +571,7 @@ enum error cli_ledger_options(const struct config *c, struct ledger_options *o)
     *o = (struct ledger_options){.store = c->store,
                                  .run = c->run_directory,
                                  .map_bytes = c->store_size,
+                                 .lease = c->lease,
                                  .clock = clock_read};
     return secret_read(c->secret_file, o->secret);
 }
@@ -573,6 +579,19 @@ enum error cli_ledger_options(const struct config *c, struct ledger_options *o)
 int cli_store_failed(const struct config *c, enum error e)
 {
     return cli_fail_at(c->store, e);
+}
+
+int cli_keep(const struct config *c, struct ledger *l)
+{
+    const struct policy p = config_policy(c, false);
+    enum error e = ledger_copy(l, &p);
+
+    if (e == ERROR_NONE)
+        return CLI_OK;
+    return cli_fail(
+        "it is done, but only holds until a power loss: the copy at %s could not be "
+        "made: %s%s",
+        c->store, error_text(e), cli_advice(e));
 }
 
 /* What comes of another copy in the store's place, or of a mark that is damaged. All else would

@@ -14,7 +14,8 @@
 enum cli_status {
     CLI_OK = 0,
     CLI_FAILED = 1, /* it could not be done; for check: there are faults */
-    CLI_USAGE = 2   /* the command line or the configuration is not understood */
+    CLI_USAGE = 2,  /* the command line or the configuration is not understood */
+    CLI_UNABLE = 3  /* init: this file system cannot hold a store of durability `commit` */
 };
 
 #define CLI_WORDS_MAX 3 /* that follow a command */
@@ -78,6 +79,12 @@ const char *cli_advice(enum error e);
 
 /* Tells an error of the store, with its advice; returns CLI_FAILED. */
 int cli_store_failed(const struct config *c, enum error e);
+
+/*
+ * With durability `lease` the owner's change is copied to flash before success is told. Returns
+ * CLI_OK, or CLI_FAILED and it is told that the change is only good until a power loss.
+ */
+int cli_keep(const struct config *c, struct ledger *l);
 
 /* The options of a ledger, with the secret read; wipe o->secret afterwards. */
 enum error cli_ledger_options(const struct config *c, struct ledger_options *o);

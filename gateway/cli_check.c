@@ -305,6 +305,21 @@ static void show_pages(const struct config *c, struct ledger *l)
                  made ? "the password alone opens the pages" : "the pages are closed");
 }
 
+static void show_lease(const struct config *c, const struct ledger_state *s)
+{
+    int64_t ago_ms = s->clock_ms - s->copied_ms;
+    char ago[CONFIG_VALUE_MAX];
+
+    if (!c->lease)
+        return;
+    cli_wrap("", "live in %s/store, copied to flash %s ago", c->run_directory,
+             config_value_duration(ago_ms > 0 ? (uint64_t)ago_ms / 1000 * 1000 : 0, ago));
+    if (!file_is_volatile(c->run_directory))
+        cli_wrap("note",
+                 "run-directory is not on tmpfs: with durability = lease what is written there "
+                 "all the time wears what it is on");
+}
+
 static enum error show_state(const struct config *c, struct ledger *l)
 {
     struct policy p = config_policy(c, false);
@@ -318,6 +333,7 @@ static enum error show_state(const struct config *c, struct ledger *l)
              "%" PRIu64 " of %" PRIu64 " KiB in use, zone %s, %" PRIu64 " open stream%s%s",
              kv_used_bytes(&s.usage) / 1024, s.usage.map_bytes / 1024, s.zone, s.open_streams,
              s.open_streams == 1 ? "" : "s", s.paused ? ", paused" : "");
+    show_lease(c, &s);
     if (kv_is_filling(&s.usage))
         cli_wrap("note", "the store is more than three quarters full: raise store-size");
     if (s.paused)

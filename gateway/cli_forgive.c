@@ -108,6 +108,8 @@ static int forgive_subject(const struct favour *f, const struct kind *k)
         e = forgive_shared_visitor(f, &id, &rows);
     if (e != ERROR_NONE)
         return cli_store_failed(f->config, e);
+    if ((status = cli_keep(f->config, f->ledger)) != CLI_OK)
+        return status;
     printf("%s%s%s%s\n", rows > 0 ? "forgiven: " : "nothing to forgive: ", k->name,
            f->name != NULL ? " " : "", f->name != NULL ? f->name : "");
     return CLI_OK;
@@ -117,6 +119,7 @@ static int forgive_subject(const struct favour *f, const struct kind *k)
 static int forgive_model(const struct favour *f)
 {
     const struct config_model *m = config_model(f->config, f->name);
+    int status;
     enum error e;
 
     if (m == NULL || strcmp(m->alias, f->name) != 0)
@@ -124,9 +127,11 @@ static int forgive_model(const struct favour *f)
     e = ledger_forgive_model(f->ledger, &f->policy, m->alias);
     if (e != ERROR_NONE)
         return cli_store_failed(f->config, e);
-    cli_wrap_at(0, "", "forgiven: model %s is tried again, with its overhead as configured",
-                f->name);
-    return CLI_OK;
+    status = cli_keep(f->config, f->ledger);
+    if (status == CLI_OK)
+        cli_wrap_at(0, "", "forgiven: model %s is tried again, with its overhead as configured",
+                    f->name);
+    return status;
 }
 
 int cli_forgive(struct cli *cli)

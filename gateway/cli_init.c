@@ -64,11 +64,31 @@ static int choose_owner(const struct cli *cli, const char *store, struct owner *
     return CLI_OK;
 }
 
+/* Of a store that was moved away while its rows lived on. */
+static int refuse_live_rows(const struct config *c)
+{
+    struct stat st;
+    char *path;
+    int status = CLI_OK;
+
+    if (!c->lease)
+        return CLI_OK;
+    if (asprintf(&path, "%s/store", c->run_directory) < 0)
+        return cli_fail_at(c->run_directory, ERROR_MEMORY);
+    if (lstat(path, &st) == 0)
+        status =
+            cli_fail("%s: the rows of a store are live there, but not at %s: put the store "
+                     "back, or remove\nthese (all counts anew)",
+                     path, c->store);
+    free(path);
+    return status;
+}
+
 /* Looked for before anything is made: beside a store a new secret would only hide that its own
  * is missing. Anything of a store is one, as it is for ledger_create. */
 static int refuse_second(const struct config *c, bool has_secret)
 {
-    static const char *const names[] = {"data.mdb", "lock.mdb", "periods"};
+    static const char *const names[] = {"data.mdb", "lock.mdb", "periods", "copy", "lease"};
     struct stat st;
     bool there = false;
 
@@ -81,7 +101,7 @@ static int refuse_second(const struct config *c, bool has_secret)
         free(path);
     }
     if (!there)
-        return CLI_OK;
+        return refuse_live_rows(c);
     if (has_secret)
         return cli_fail("%s: there is a store already; init never makes one over another",
                         c->store);
@@ -174,11 +194,22 @@ static bool find_zone(const struct config *c, char out[ZONE_TEXT_MAX])
     return ok || !c->local_time;
 }
 
+/* A script that chooses the durability goes by the status. */
+static int unsupported(const struct config *c)
+{
+    if (c->lease)
+        return cli_fail("%s: %s: it must be on tmpfs", c->run_directory,
+                        error_text(ERROR_UNSUPPORTED));
+    cli_fail_at(c->store, ERROR_UNSUPPORTED);
+    return CLI_UNABLE;
+}
+
 static int make_store(const struct config *c, const uint8_t secret[SECRET_SIZE])
 {
     struct ledger_options o = {.store = c->store,
                                .run = c->run_directory,
                                .map_bytes = c->store_size,
+                               .lease = c->lease,
                                .clock = clock_read};
     char zone[ZONE_TEXT_MAX];
     enum error e;
@@ -190,6 +221,8 @@ static int make_store(const struct config *c, const uint8_t secret[SECRET_SIZE])
     memcpy(o.secret, secret, sizeof o.secret);
     e = ledger_create(&o, zone);
     mac_wipe(o.secret, sizeof o.secret);
+    if (e == ERROR_UNSUPPORTED)
+        return unsupported(c);
     if (e != ERROR_NONE)
         return cli_fail_at(c->store, e);
     made("store", c->store);

@@ -151,6 +151,7 @@ static int show_token(struct ledger *l, const struct policy *p, const char *name
         return CLI_OK;
     }
     (void)ledger_key_revoke(l, p, name);
+    (void)ledger_copy(l, p);
     return cli_fail("the token could not be written out: there is no key %s", name);
 }
 
@@ -180,7 +181,14 @@ static int add(struct cli *cli)
     e = make_token(token);
     if (e == ERROR_NONE)
         e = issue(l, &p, token, &k);
-    status = e == ERROR_NONE ? show_token(l, &p, name, token) : add_failed(c, name, e);
+    if (e == ERROR_NONE) {
+        int kept = cli_keep(c, l); /* without a copy the token is good for now */
+
+        status = show_token(l, &p, name, token);
+        status = status == CLI_OK ? kept : status;
+    } else {
+        status = add_failed(c, name, e);
+    }
     mac_wipe(token, sizeof token);
     return status;
 }
@@ -337,8 +345,10 @@ static int revoke(struct cli *cli)
         return cli_fail("there is no key %s", name);
     if (e != ERROR_NONE)
         return cli_store_failed(c, e);
-    cli_wrap_at(0, "", "revoked: the token of %s is refused from now on", name);
-    return CLI_OK;
+    status = cli_keep(c, l);
+    if (status == CLI_OK)
+        cli_wrap_at(0, "", "revoked: the token of %s is refused from now on", name);
+    return status;
 }
 
 int cli_keys(struct cli *cli)

@@ -25,10 +25,12 @@ static int make(struct ledger *l, const struct policy *p, const struct config *c
         e = ledger_set_password(l, p, hash);
     if (e != ERROR_NONE)
         status = cli_store_failed(c, e);
-    else if (puts(password) >= 0 && fflush(stdout) == 0)
+    else
+        status = cli_keep(c, l);
+    if (e == ERROR_NONE && puts(password) >= 0 && fflush(stdout) == 0)
         fprintf(stderr, "This is the only time that it is shown; any name goes with it.%s\n",
                 before ? " The password before it is none any more." : "");
-    else
+    else if (e == ERROR_NONE)
         status = cli_fail("the password could not be written out: nobody has it; make another");
     mac_wipe(password, sizeof password);
     return status;
@@ -47,8 +49,10 @@ static int take_away(struct ledger *l, const struct policy *p, const struct conf
     }
     if (e != ERROR_NONE)
         return cli_store_failed(c, e);
-    printf("removed: the owner's pages take no password from now on\n");
-    return CLI_OK;
+    int status = cli_keep(c, l);
+    if (status == CLI_OK)
+        printf("removed: the owner's pages take no password from now on\n");
+    return status;
 }
 
 int cli_password(struct cli *cli)

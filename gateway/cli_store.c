@@ -13,7 +13,7 @@
 
 typedef enum error order(struct ledger *l, const struct policy *p);
 
-/* Opens the store, has it done and says so; `done` is NULL where silence is success. */
+/* Opens the store, has it done and says so; `done` is NULL where nothing changes. */
 static int give_order(struct cli *cli, order *what, const char *done)
 {
     struct config *c;
@@ -28,9 +28,12 @@ static int give_order(struct cli *cli, order *what, const char *done)
     e = what(l, &p);
     if (e != ERROR_NONE)
         return cli_store_failed(c, e);
-    if (done != NULL)
+    if (done == NULL)
+        return CLI_OK;
+    status = cli_keep(c, l);
+    if (status == CLI_OK)
         cli_wrap_at(0, "", "%s", done);
-    return CLI_OK;
+    return status;
 }
 
 static enum error pause_all(struct ledger *l, const struct policy *p)
@@ -100,7 +103,6 @@ static void tell_left_out(const struct config *c, struct ledger *l)
     ledger_log_tell(l, 0);
 }
 
-/* With durability `commit` nothing waits to be copied, so that --stop has no more to do. */
 int cli_maintain(struct cli *cli)
 {
     struct config *c = NULL;
@@ -116,6 +118,8 @@ int cli_maintain(struct cli *cli)
     }
     p = config_policy(c, false);
     e = ledger_maintain(l, &p);
+    if (e == ERROR_NONE)
+        e = cli->stop ? ledger_copy(l, &p) : ledger_copy_hourly(l, &p);
     if (e == ERROR_NONE) {
         status = SMALL ? CLI_OK : cli_expire_transcripts(c);
         alerter_deliver(c, l);
@@ -134,6 +138,10 @@ int cli_adopt(struct cli *cli)
     bool adopted = false;
     int status = cli_open(cli, &adopted, &c, &l);
 
+    if (status != CLI_OK)
+        return status;
+    if (adopted)
+        status = cli_keep(c, l);
     if (status != CLI_OK)
         return status;
     if (adopted)

@@ -368,6 +368,34 @@ static bool fallbacks_fit(struct loading *l)
     return true;
 }
 
+/* Why the site cannot have a lease, and of which option, or NULL. */
+static const char *unfit_lease(const struct config *c, const char **key)
+{
+    size_t n = strlen(c->store);
+
+    *key = "run-directory";
+    if (c->run_directory == NULL)
+        return "is missing: durability = lease needs one, on tmpfs";
+    if (strncmp(c->run_directory, c->store, n) == 0 &&
+        (c->run_directory[n] == '\0' || c->run_directory[n] == '/'))
+        return "is inside of store: durability = lease needs it on tmpfs, and store on flash";
+    *key = "durability";
+    return c->transcripts
+               ? "lease does not go with transcripts { keep = yes }, which need a file "
+                 "system that LMDB can use"
+               : NULL;
+}
+
+/* Once all sections are known. */
+static bool durability_fits(struct loading *l)
+{
+    const char *key, *wrong = l->config->lease ? unfit_lease(l->config, &key) : NULL;
+
+    return wrong == NULL ||
+           config_source_fail_value(l->source, config_source_find(l->source, SECTION_SITE, ""),
+                                    config_option(SECTION_SITE, key), wrong);
+}
+
 static bool load(struct loading *l, char *const *env)
 {
     struct config_source *s = l->source;
@@ -384,7 +412,7 @@ static bool load(struct loading *l, char *const *env)
     ok = config_parse(s, text, n) && config_source_environment(s, env) && choose_profile(l);
     for (unsigned i = 0; ok && i < s->n; i++)
         ok = add_block(l, s->block[i]);
-    ok = ok && fallbacks_fit(l);
+    ok = ok && fallbacks_fit(l) && durability_fits(l);
     free(text); /* the values were in it */
     return ok && add_bypass(l) && windows_fit(l);
 }

@@ -87,7 +87,8 @@ struct config {
     enum proxy_header proxy_header;
     enum require require;
     bool cookie_cross_site;
-    bool page; /* a chat page at the root */
+    bool page;  /* a chat page at the root */
+    bool lease; /* durability: live rows on tmpfs, copies on flash; run_directory is set then */
     /* models, the default one first */
     struct config_model models[CONFIG_MODELS_MAX];
     unsigned n_models;

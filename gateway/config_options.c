@@ -38,7 +38,7 @@ const char *const config_section_names[SECTIONS] = {
 
 static const char *const timezones[] = {"utc", "local", NULL};
 static const char *const ceilings[] = {"required", "none", NULL};
-static const char *const durabilities[] = {"commit", "!lease", NULL};
+static const char *const durabilities[] = {"commit", "lease", NULL};
 static const char *const providers[] = {"openai", "anthropic", NULL};
 static const char *const output_fields[] = {"max_completion_tokens", "max_tokens", NULL};
 static const char *const efforts[] = {"as-is", "none", "low", "medium", "high", NULL};
@@ -57,7 +57,6 @@ static const char *const formats[] = {"logfmt", "json", NULL};
 static const char *const levels[] = {"error", "warning", "info", NULL};
 
 #define IN(type, member) offsetof(struct type, member), sizeof(((struct type *)0)->member)
-#define NOWHERE          0, 0
 #define TEXT(max)        1, (max)
 #define SOCKET_PATH_MAX  (sizeof(((struct sockaddr_un *)0)->sun_path) - 1)
 
@@ -91,8 +90,8 @@ const struct option config_options[] = {
      "whether browsers send the visitor's cookie from pages on other sites"},
     {SECTION_SITE, OPTION_WORD, "page", "yes", 0, 0, 0, IN(config, page), answers,
      "whether there is a chat page"},
-    {SECTION_SITE, OPTION_WORD, "durability", "commit", 0, 0, 0, NOWHERE, durabilities,
-     "when a reservation counts as written"},
+    {SECTION_SITE, OPTION_WORD, "durability", "commit", OPTION_FIXED, 0, 0, IN(config, lease), durabilities,
+     "where the store is live, and so what a power loss takes"},
 
     {SECTION_MODEL, OPTION_WORD, "provider", "openai", 0, 0, 0, IN(config_model, provider), providers,
      "dialect of the model API"},

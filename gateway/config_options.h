@@ -67,7 +67,7 @@ struct option {
     uint64_t max;
     uint16_t offset, width;   /* of the target in the section's struct; width 0: not kept.
                                * Of WINDOW and MAX: in a struct limit */
-    const char *const *words; /* NULL-terminated; "!word": known, but not available yet */
+    const char *const *words; /* NULL-terminated */
     const char *help;
 };
 

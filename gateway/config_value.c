@@ -266,21 +266,12 @@ static int find_word(const struct option *o, const char *text, char why[CONFIG_W
     size_t n;
 
     for (int i = 0; o->words[i] != NULL; i++) {
-        const char *word = o->words[i];
-
-        if (strcmp(text, word) == 0 && word[0] != '!')
+        if (strcmp(text, o->words[i]) == 0)
             return i;
-        if (word[0] == '!' && strcmp(text, word + 1) == 0) {
-            snprintf(why, CONFIG_WHY_MAX, "%s is not available yet",
-                     config_value_quoted(text, q));
-            return -1;
-        }
     }
     n = (size_t)snprintf(why, CONFIG_WHY_MAX, "%s is none of:", config_value_quoted(text, q));
-    for (int i = 0; o->words[i] != NULL && n < CONFIG_WHY_MAX; i++) {
-        if (o->words[i][0] != '!')
-            n += (size_t)snprintf(why + n, CONFIG_WHY_MAX - n, " %s", o->words[i]);
-    }
+    for (int i = 0; o->words[i] != NULL && n < CONFIG_WHY_MAX; i++)
+        n += (size_t)snprintf(why + n, CONFIG_WHY_MAX - n, " %s", o->words[i]);
     return -1;
 }
 

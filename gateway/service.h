@@ -37,7 +37,7 @@ int64_t service_rest(struct service *s);
 
 /* For a process that serves one request: whether something is left to be done that nobody waits
  * for, once the answer is out and standard output is let go; and doing it, within a second
- * where nothing is sick. */
+ * where nothing is sick, but for a copy of the store to flash. */
 bool service_has_more(const struct service *s);
 void service_do_more(struct service *s);
 

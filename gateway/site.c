@@ -159,6 +159,7 @@ static enum error open_ledger(const struct config *c, struct ledger **out)
         .store = c->store,
         .run = c->run_directory,
         .map_bytes = c->store_size,
+        .lease = c->lease,
         .clock = clock_read,
     };
     const char *what = "store cannot be opened", *path = c->store;
@@ -293,6 +294,20 @@ enum code site_fault(struct site *s, const struct site_use *use, enum error e)
     return code_of_error(e);
 }
 
+bool site_copy_is_due(struct site *s)
+{
+    return s->ledger != NULL && ledger_copy_is_due(s->ledger);
+}
+
+void site_copy(struct site *s)
+{
+    static struct log_once once;
+    enum error e = ledger_copy_hourly(s->ledger, NULL);
+
+    if (e != ERROR_NONE)
+        log_line_once(&once, (int)e, LOG_LEVEL_ERROR, "event=not_copied: %s", error_text(e));
+}
+
 bool site_wants_restart(const struct site *s)
 {
     return atomic_load(&s->restart);
@@ -323,9 +338,14 @@ enum error site_new(const char *path, char *const *env, struct site **out)
 
 bool site_free(struct site *s, int64_t bound_ms)
 {
+    int64_t until = clock_monotonic_ms() + bound_ms, now;
+
     if (s == NULL)
         return true;
-    if (!ledger_close(s->ledger, bound_ms))
+    if (s->ledger != NULL)
+        ledger_copy_last(s->ledger, bound_ms / 2);
+    now = clock_monotonic_ms();
+    if (!ledger_close(s->ledger, now < until ? until - now : 0))
         return false;
     config_drop(s->config);
     pthread_mutex_destroy(&s->reload);

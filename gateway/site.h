@@ -21,7 +21,8 @@ struct site;
  * opened is logged and tried again by site_enter. ERROR_MEMORY only. Before threads.
  */
 enum error site_new(const char *path, char *const *env, struct site **out);
-/* False if the ledger's writer did not stop in time: the process must _exit. */
+/* With durability `lease` a last copy is made. False if the ledger's writer did not stop in time:
+ * the process must _exit. */
 bool site_free(struct site *s, int64_t bound_ms);
 
 /* The configuration in force, held; NULL if there has been none yet. */
@@ -42,6 +43,11 @@ void site_leave(struct site *s, struct site_use *use);
  * can mend it (once no request uses it). Returns the code for the caller.
  */
 enum code site_fault(struct site *s, const struct site_use *use, enum error e);
+
+/* For a process that serves one request, once that is over: whether the store is to be copied to
+ * flash (durability `lease`), and doing it, which can take seconds. */
+bool site_copy_is_due(struct site *s);
+void site_copy(struct site *s);
 
 /* Whether what changed can only be taken up by starting the process anew. */
 bool site_wants_restart(const struct site *s);

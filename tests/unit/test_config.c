@@ -406,10 +406,13 @@ static void test_refused_values(void **state)
         {"an unknown word", "log", "level = debug",
          "level 'debug' is none of: error warning info"},
         {"a word in capitals", "log", "level = INFO", "is none of"},
-        {"a word of a later version as the table has it", "site", "durability = '!lease'",
-         "is none of"},
-        {"a word of a later version", "site", "durability = lease",
-         "'lease' is not available yet"},
+        {"a durability that is none", "site", "durability = sync", "is none of: commit lease"},
+        {"a lease without a place for the live rows", "site", "durability = lease",
+         "run-directory is missing: durability = lease needs one"},
+        {"a lease with live rows on flash", "site", "run-directory = /a/run durability = lease",
+         "run-directory is inside of store"},
+        {"a lease with live rows in the store itself", "site",
+         "run-directory = /a durability = lease", "run-directory is inside of store"},
         {"retention under a day", "site", "retention = 23h", "out of range: 1d to 400d"},
         {"a mount with dots", "site", "mount = '/a/../b'", "must be a path such as"},
         {"a mount without a slash", "site", "mount = ai", "must be a path such as"},
@@ -539,6 +542,34 @@ static void test_refused_values(void **state)
         must_fail(rows[i].what, text, NULL, rows[i].says);
         assert_non_null(strstr(message, "c.conf:2: "));
         assert_null(strstr(message, "hidden"));
+    }
+}
+
+static void test_a_lease_has_its_terms(void **state)
+{
+    static const struct {
+        const char *what, *text, *says;
+    } rows[] = {
+        {"transcripts", "run-directory = '/run/x' }\ntranscripts { keep = yes }",
+         "c.conf:1: site: durability lease does not go with transcripts"},
+        {"a directory whose name begins like the store's", "run-directory = '/srv/gate-run' }",
+         NULL},
+        {"a run directory on tmpfs", "run-directory = '/run/pennygate' }", NULL},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        char text[1024];
+
+        snprintf(text, sizeof text, "site { store = '/srv/gate' durability = lease %s\n" MODEL,
+                 rows[i].text);
+        if (rows[i].says != NULL) {
+            must_fail(rows[i].what, text, NULL, rows[i].says);
+            continue;
+        }
+        struct config *c = must_load(text);
+        assert_true(c->lease);
+        config_drop(c);
     }
 }
 
@@ -2150,6 +2181,7 @@ int main(void)
         cmocka_unit_test(test_a_broken_file_leaves_nothing_behind),
         cmocka_unit_test(test_what_is_no_plain_file),
         cmocka_unit_test(test_refused_values),
+        cmocka_unit_test(test_a_lease_has_its_terms),
         cmocka_unit_test(test_defaults),
         cmocka_unit_test(test_every_option_is_taken),
         cmocka_unit_test(test_options_for_callers_and_the_owner_are_taken),
