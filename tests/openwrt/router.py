@@ -37,7 +37,7 @@ def recipe_fields(recipe, name):
 
 def install(to, program=BUILT):
     with tempfile.TemporaryDirectory() as build:
-        place = pathlib.Path(build) / "build/release-plain"
+        place = pathlib.Path(build) / "build/release-small"
         place.mkdir(parents=True)
         shutil.copy(program, place / "pennygate")
         make(RECIPE, "install-pennygate", f"DEST={to}", f"PKG_BUILD_DIR={build}")

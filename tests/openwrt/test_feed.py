@@ -127,6 +127,6 @@ def test_it_builds_from_what_the_recipe_takes(tmp_path):
                           env={"PATH": os.environ["PATH"], "SOURCE_DATE_EPOCH": "1700000000"})
     assert done.returncode == 0, done.stderr[-2000:]
     assert "warning" in done.stderr  # that of the flags: it stopped nothing
-    program = tmp_path / "build/release-plain/pennygate"
+    program = tmp_path / "build/release-small/pennygate"
     assert "9.8.7" in subprocess.run([program, "version"], capture_output=True, text=True, check=True).stdout
     assert b"/var/run/pennygate/pennygate.conf" in program.read_bytes()
