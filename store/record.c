@@ -392,7 +392,8 @@ struct field {
     uint8_t bound;
 };
 
-#define AT(type, member)                offsetof(struct type, member), sizeof(((struct type *)0)->member)
+#define SIZE(type, member)              sizeof(((struct type *)0)->member)
+#define AT(type, member)                offsetof(struct type, member), SIZE(type, member)
 #define BYTES(type, member)             AT(type, member), 0, ANY
 #define INT(type, member, width, bound) AT(type, member), width, bound
 
