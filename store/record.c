@@ -593,9 +593,10 @@ bool record_state_read(const struct kv_slice *v, struct state *out)
         s.window[i].code = (uint32_t)get_int(&g, 4);
         s.window[i].generation = get_int(&g, 8);
     }
-    if (g.at < g.end && (s.time.before_ms = get_up_to(&g, INSTANT_MAX_MS)) == 0)
-        return false;
-    if (!get_done(&g))
+    bool stepped = g.at < g.end;
+    if (stepped)
+        get_fields(&g, step_fields, &s);
+    if (!get_done(&g) || stepped != (s.time.before_ms != 0))
         return false;
     *out = s;
     return true;
