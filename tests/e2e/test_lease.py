@@ -12,7 +12,7 @@ import threading
 
 import pytest
 
-from harness import MODES, USER, Site, alive, limit, until
+from harness import MODES, ROOT, USER, Site, limit, until
 from test_crash import kill_gateways
 
 FIGURES = {"prompt_tokens": 10, "completion_tokens": 20}
@@ -266,31 +266,9 @@ def test_init_where_lmdb_cannot_map_names_the_way_out(leased):
     place = leased(init=False)
     place.site["durability"] = "commit"
     place.write()
-    source, library = place.directory / "jffs2.c", place.directory / "jffs2.so"
-    source.write_text("""
-#define _GNU_SOURCE
-#include <errno.h>
-#include <dlfcn.h>
-#include <stdio.h>
-#include <string.h>
-#include <sys/mman.h>
-#include <unistd.h>
-static void *map(const char *name, void *at, size_t n, int p, int f, int fd, long long o)
-{
-    char link[64], path[4096] = "";
-    snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
-    if (fd >= 0 && (f & MAP_SHARED) && readlink(link, path, sizeof path - 1) > 0 && strstr(path, "/store/")
-        && !strstr(path, "/run/")) {
-        errno = EINVAL;
-        return MAP_FAILED;
-    }
-    void *(*real)(void *, size_t, int, int, int, long long) = dlsym(RTLD_NEXT, name);
-    return real(at, n, p, f, fd, o);
-}
-void *mmap(void *a, size_t n, int p, int f, int d, off_t o) { return map("mmap", a, n, p, f, d, o); }
-void *mmap64(void *a, size_t n, int p, int f, int d, off64_t o) { return map("mmap64", a, n, p, f, d, o); }
-""", encoding="ascii")
-    subprocess.run(["gcc", "-O1", "-shared", "-fPIC", "-o", library, source, "-ldl"], check=True)
+    library = place.directory / "jffs2.so"
+    subprocess.run(["gcc", "-O1", "-shared", "-fPIC", "-o", library, ROOT / "tests/e2e/jffs2_shim.c",
+                    "-ldl"], check=True)
     place.store.mkdir(mode=0o700)
     place.own(place.store)
     done = place.run("init", *place.owner(), check=False, LD_PRELOAD=str(library))

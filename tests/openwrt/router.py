@@ -151,6 +151,11 @@ exec {self.real} "$@"
     def log(self):
         return self.log_path.read_text(encoding="utf-8", errors="replace")
 
+    def errors(self):
+        """What LuCI's page shows of them."""
+        path = self.run_directory / "errors"
+        return path.read_text(encoding="utf-8") if path.exists() else ""
+
     def configure(self, main=None, model=None, limits=None, more=()):
         """Writes /etc/config/pennygate: sections as {option: text or list}, beside those that a test
         has always: a model that has a key."""

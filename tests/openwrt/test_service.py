@@ -3,6 +3,7 @@ the clock, sysupgrade, an installation."""
 import json
 import os
 import re
+import shutil
 import signal
 import subprocess
 
@@ -159,6 +160,74 @@ def test_auto_is_lease_where_it_cannot(router):
     assert len(inits(router)) == 2 and router.made.exists()
     router.init("start")
     assert not inits(router) and "durability = 'lease'" in router.conf.read_text(encoding="utf-8")
+
+
+def unmappable(router):
+    """Flash as jffs2, for the real program."""
+    library = router.root / "jffs2.so"
+    subprocess.run(["gcc", "-O1", "-shared", "-fPIC", "-o", library, ROOT / "tests/e2e/jffs2_shim.c", "-ldl"],
+                   check=True)
+    router.wrap(f'export LD_PRELOAD="{library}"')
+
+
+def lose_power(router):
+    """What is on tmpfs is gone, and the copy in flash is all that sysupgrade brings along."""
+    shutil.rmtree(router.root / "var/run")
+    (router.root / "var/run").mkdir()
+
+
+def test_auto_by_the_program_itself_where_flash_cannot_be_mapped(router):
+    unmappable(router)
+    router.configure(main={"durability": "auto"})
+    router.init("start")
+    assert router.uci_get("pennygate.main.durability") == "lease"
+    assert sorted(path.name for path in router.store.iterdir()) == ["copy", "lease", "periods"]
+    assert router.pennygate("check").returncode == 0
+    assert router.errors() == ""  # nothing that LuCI would call a fault
+    lose_power(router)
+    router.init("boot")
+    assert not inits(router) and router.pennygate("check").returncode == 0
+
+
+def test_auto_once_more_is_what_the_store_is(router):
+    """As where LuCI takes back what was set, and with it what the first start wrote down."""
+    unmappable(router)
+    router.configure(main={"durability": "auto"})
+    router.init("start")
+    router.configure(main={"durability": "auto"})
+    router.init("reload")
+    assert router.uci_get("pennygate.main.durability") == "lease"
+    assert router.pennygate("check").returncode == 0
+
+
+@pytest.mark.parametrize("lost", ["rm -rf store", "rm -rf store secret", "rm store/copy", "rm store/lease"])
+@pytest.mark.parametrize("durability", ["lease", "auto"])
+def test_a_copy_that_was_lost_does_not_come_back(router, durability, lost):
+    unmappable(router)
+    router.configure(main={"durability": "auto"})
+    router.init("start")
+    router.pennygate("maintain", "--stop")
+    lose_power(router)
+    subprocess.run(lost, shell=True, cwd=router.state, check=True)
+    router.configure(main={"durability": durability})
+    for _ in range(2):
+        router.init("boot")
+        assert not inits(router)
+        assert router.params()["command"][-1] == "serve"  # it answers 503
+        assert router.pennygate("check").returncode == 1
+
+
+def test_a_store_is_made_anew_as_the_readme_says(router):
+    [recipe] = re.findall(r"^    service pennygate stop\n(.*?)^    service pennygate start\n",
+                          (FEED / "README.md").read_text(encoding="utf-8"), re.M | re.S)
+    unmappable(router)
+    router.configure(main={"durability": "auto"})
+    router.init("start")
+    router.init("stop")
+    subprocess.run(re.sub(r"(?<= )/(?=etc|var)", f"{router.root}/", recipe), shell=True, check=True)
+    router.init("start")
+    assert len(inits(router)) == 1 and router.made.exists()
+    assert router.pennygate("check").returncode == 0
 
 
 @pytest.mark.parametrize("durability, status", [("commit", None), ("auto", 1)])
