@@ -289,6 +289,19 @@ def test_before_sysupgrade_what_is_in_memory_is_copied(router, durability, copie
     assert (["maintain --stop"] in router.called("pennygate")) == copies
 
 
+@pytest.mark.parametrize("server, copies", [("uhttpd", True), ("lighttpd", False)])
+def test_what_is_in_memory_is_copied_before_it_is_disabled(router, server, copies):
+    """procd knows of no stop then. What serves behind lighttpd copies by itself as it ends."""
+    router.configure(main={"server": server, "durability": "lease"})
+    router.init("start")
+    copy = router.store / "copy"
+    before = copy.stat().st_ino
+    router.configure(main={"server": server, "durability": "lease", "enabled": "0"})
+    router.init("reload")
+    assert (copy.stat().st_ino != before) == copies
+    assert not router.conf.exists() and not (router.run_directory / "cgi").is_symlink()
+
+
 @pytest.mark.parametrize("there, chosen, server", [
     (["lighttpd"], "", "lighttpd"), (["uhttpd"], "", "uhttpd"), (["lighttpd", "uhttpd"], "", "lighttpd"),
     ([], "", ""), (["lighttpd", "uhttpd"], "uhttpd", "uhttpd"), (["uhttpd"], "lighttpd", "lighttpd")])
