@@ -137,6 +137,7 @@ def test_the_shipped_file_becomes_a_configuration_once_it_has_been_enabled(route
     ({"more": [("limt", "x", {"per": "everyone"})]}, "limt: no such section"),
     ({"limits": {"x": {"per": "everyone", "unit": "calls", "window": "day", "max": "9", "pase": "1"}}},
      "pase: no such option"),
+    ({"more": [("pennygate", "other", {"require": "key"})]}, "pennygate other: such a section is called main"),
     ({"main": {"allowed_origins": ["https://a.example"]}}, "allowed_origins: no such option"),
     ({"model": {"price_output": ""}}, "one of price-input and price-output is missing"),
 ])
