@@ -3,6 +3,7 @@ of their own and nowhere else, and a configuration with a fault never in force."
 import os
 import re
 import shutil
+import sys
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -156,6 +157,21 @@ def test_a_fault_is_told_and_the_configuration_before_it_stays(router, change, t
     router.configure(main={"mount": "/other"})
     router.init("reload")
     assert "mount = '/other'" in text_of(router) and not errors.exists()
+
+
+@pytest.mark.parametrize("bytes_left", [0, 700, 2000])
+def test_what_cannot_be_written_as_a_whole_is_not_in_force(router, bytes_left):
+    """Where the memory is full. What is cut can read as a configuration that has a limit less."""
+    some = {"per": "everyone", "unit": "calls", "window": "day", "max": "7"}
+    router.configure(limits={f"limit_{n}": some for n in range(20)})
+    router.wrap('case "$*" in *check) exit 0 ;; esac')  # as if the end came where a section ends
+    full = (sys.executable, "-c", f"""import os, resource, signal, sys
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+resource.setrlimit(resource.RLIMIT_FSIZE, ({bytes_left}, {bytes_left}))
+os.execv(sys.argv[1], sys.argv[1:])""")
+    router.init("start", prefix=full)
+    assert router.done.returncode != 0
+    assert not router.conf.exists() and not router.called("procd_open_instance")
 
 
 @pytest.mark.parametrize("change", [{"model": {"max_output_tokens": "0"}}, {"model": {"url": ""}}])
