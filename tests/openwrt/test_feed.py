@@ -8,7 +8,7 @@ import subprocess
 import pytest
 
 from harness import BUILT
-from router import FEED, RECIPE, ROOT, install, make, recipe_fields
+from router import FEED, KEY, RECIPE, ROOT, install, make, recipe_fields
 
 RECIPES = sorted(path.parent for folder in ("net", "libs") for path in (FEED / folder).glob("*/Makefile"))
 NAMES = [path.name for path in RECIPES]
@@ -78,10 +78,23 @@ def test_what_is_installed(tmp_path):
     assert conffiles == ["/etc/config/pennygate", "/etc/pennygate/"]
 
 
-def test_what_is_done_before_it_is_removed():
-    """On a router alone, not where an image is made."""
-    text = define((RECIPE / "Makefile").read_text(encoding="utf-8"), "Package/pennygate/prerm").splitlines()
-    assert text == ["#!/bin/sh", '[ -n "$${IPKG_INSTROOT}" ] || /etc/init.d/pennygate unmount', "exit 0"]
+@pytest.mark.parametrize("environment, is_removed", [({}, True), ({"PKG_UPGRADE": "1"}, False),
+                                                     ({"IPKG_INSTROOT": "/image"}, False)])
+def test_what_is_done_before_it_is_removed(router, environment, is_removed):
+    """On a router alone, not where an image is made; and an upgrade takes nothing away."""
+    text = define((RECIPE / "Makefile").read_text(encoding="utf-8"), "Package/pennygate/prerm")
+    router.configure()
+    router.init("start")
+    state = sorted(router.state.rglob("*"))
+    router.script("prerm", "")
+    router.rewrite(router.root / "prerm", text.replace("$$", "$"))
+    router.script("etc/init.d/pennygate", '#!/bin/sh\nprintf "init\\t%s\\n" "$*" >>"$RECORD"\n')
+    done = router.shell(router.root / "prerm", **environment)
+    assert done.returncode == 0 and done.stderr == ""
+    assert router.called("init") == ([["stop"], ["unmount"]] if is_removed else [])
+    held = [path for path in router.files() if KEY.encode() in path.read_bytes() and path != router.uci]
+    assert bool(held) != is_removed
+    assert sorted(router.state.rglob("*")) == state
 
 
 @pytest.mark.parametrize("script", SCRIPTS, ids=[str(path.relative_to(FEED)) for path in SCRIPTS])
@@ -94,7 +107,7 @@ def test_scripts(script):
     text = script.read_text(encoding="utf-8")
     if script.name.endswith(".defaults"):
         assert text.rstrip().endswith("\nexit 0")
-    if script.name == "test.sh":
+    if script.name.startswith("test"):
         assert not re.search(r"grep +(-\w*q|--quiet)", text)
 
 
@@ -103,6 +116,9 @@ def test_the_feeds_own_test(tmp_path, version, status):
     shutil.copy(BUILT, tmp_path / "pennygate")
     done = subprocess.run(["/bin/sh", RECIPE / "test.sh", "pennygate", version], capture_output=True, text=True,
                           env={"PATH": f"{tmp_path}:/usr/bin:/bin"}, check=False)
+    assert done.returncode == status
+    done = subprocess.run(["/bin/sh", RECIPE / "test-version.sh"], capture_output=True, text=True, check=False,
+                          env={"PATH": f"{tmp_path}:/usr/bin:/bin", "PKG_NAME": "pennygate", "PKG_VERSION": version})
     assert done.returncode == status
     for flag in ("version", "--version"):  # what that feed tries by itself
         assert VERSION in subprocess.run([BUILT, flag], capture_output=True, text=True, check=True).stdout
