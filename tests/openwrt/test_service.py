@@ -200,6 +200,17 @@ def test_auto_once_more_is_what_the_store_is(router):
     assert router.pennygate("check").returncode == 0
 
 
+@pytest.mark.parametrize("durability, other", [("commit", "lease"), ("lease", "commit")])
+def test_a_store_is_of_one_durability(router, durability, other):
+    """With the other one every request would be a 503."""
+    router.configure(main={"durability": durability})
+    router.init("start")
+    router.configure(main={"durability": other})
+    router.init("reload")
+    assert f"main.durability is {other}, and the store was made with {durability}" in router.errors()
+    assert router.pennygate("check").returncode == 0
+
+
 @pytest.mark.parametrize("lost", ["rm -rf store", "rm -rf store secret", "rm store/copy", "rm store/lease"])
 @pytest.mark.parametrize("durability", ["lease", "auto"])
 def test_a_copy_that_was_lost_does_not_come_back(router, durability, lost):
