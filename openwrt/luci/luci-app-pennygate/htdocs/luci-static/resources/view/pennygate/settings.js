@@ -127,7 +127,7 @@ function generalOptions(section) {
 		  [ 'board', _('board: a single-board computer') ],
 		  [ 'vps', _('vps: a rented server') ] ]);
 	choose(at, 'durability', _('Durability'),
-		_('Commit writes each reservation to the flash before the model is called. Lease works in memory and writes hourly: for flash that cannot hold the store (jffs2) or should not be worn; after a loss of power what was leased counts as spent.'),
+		_('Commit writes each reservation to the flash before the model is called. Lease works in memory and writes hourly: for flash that cannot hold the store (jffs2) or should not be worn; after a loss of power what was leased counts as spent. A store stays with what it was made with.'),
 		[ [ 'auto', _('auto: commit where the file system can, otherwise lease') ],
 		  [ 'commit', _('commit') ], [ 'lease', _('lease') ] ]);
 	choose(at, 'timezone', _('Time zone'), _('Where days and months begin.'),
