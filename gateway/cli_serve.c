@@ -148,6 +148,7 @@ int cli_cgi(char *const *env)
         printf("Status: 503 Service Unavailable\r\nRetry-After: 60\r\n"
                "Content-Type: text/plain\r\n\r\n%s\n",
                why);
+        fflush(stdout); /* main leaves by _exit */
         return CLI_FAILED;
     }
     cgi_run(s, env);

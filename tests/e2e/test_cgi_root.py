@@ -13,13 +13,14 @@ REQUEST = {"GATEWAY_INTERFACE": "CGI/1.1", "REQUEST_METHOD": "GET", "SERVER_PROT
            "SCRIPT_NAME": "/ai", "PATH_INFO": "/status", "QUERY_STRING": "", "REMOTE_ADDR": "127.0.0.1"}
 
 
-def ask(site, **more):
-    """(its answer, the users that it became, in order) of one CGI process started by root."""
+def ask(site, prefix=(), status=0):
+    """(its answer, what it asked the kernel for, in order) of one CGI process started by root."""
     trace = site.directory / "trace"
     done = subprocess.run(
-        ["strace", "-f", "-qq", "-o", trace, "-e", "trace=setuid,openat", site.program], env={
-            **REQUEST, "PATH": os.environ["PATH"], "PENNYGATE_CONFIG": str(site.config), **more},
-        stdin=subprocess.DEVNULL, capture_output=True, timeout=60, check=True)
+        ["strace", "-f", "-qq", "-o", trace, "-e", "trace=setuid,setgroups,openat,prctl", *prefix, site.program],
+        env={**REQUEST, "PATH": os.environ["PATH"], "PENNYGATE_CONFIG": str(site.config)},
+        stdin=subprocess.DEVNULL, capture_output=True, timeout=60, check=False)
+    assert done.returncode == status, done.stderr
     return done.stdout, trace.read_text(encoding="utf-8", errors="replace").splitlines()
 
 
@@ -39,6 +40,16 @@ def test_root_becomes_the_owner_of_the_store_before_it_opens_it(site):
     begun = next(n for n, line in enumerate(lines) if "setuid(" in line)
     assert not any("data.mdb" in line for line in lines[:begun])
     assert any("data.mdb" in line for line in lines[begun:])
+
+
+def test_who_cannot_leave_root_says_503_and_opens_no_store(site):
+    """As in a container that has taken CAP_SETUID away."""
+    prefix = ["setpriv", "--bounding-set", "-setuid"]
+    answer, lines = ask(site(), prefix, status=1)
+    assert became(lines) == [] and sum("setuid(" in line for line in lines) == 2
+    assert answer == (b"Status: 503 Service Unavailable\r\nRetry-After: 60\r\n"
+                      b"Content-Type: text/plain\r\n\r\nnot set up properly\n")
+    assert not any("data.mdb" in line for line in lines)
 
 
 def test_root_is_nobody_where_there_is_no_store(site):
