@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -107,7 +108,7 @@ enum error owner_become(struct owner o)
         errno = EPERM;
         return ERROR_SYSTEM;
     }
-    return ERROR_NONE;
+    return prctl(PR_SET_DUMPABLE, 0, 0, 0, 0) == 0 ? ERROR_NONE : ERROR_SYSTEM;
 }
 
 char *owner_name(uid_t uid, char out[OWNER_NAME_MAX])

@@ -24,7 +24,9 @@ bool owner_parse(const char *text, struct owner *out);
 /*
  * Becomes the owner: user, group and the user's further groups, in a way that cannot be undone
  * (verified). Nothing to do if the process is that user already. ERROR_SYSTEM with EPERM if
- * it is neither that user nor root. Before threads.
+ * it is neither that user nor root. Before threads. Who has changed its user is dumped as the
+ * system's fs.suid_dumpable says (2 where systemd-coredump is), whatever was asked for before: its
+ * memory, with keys in it, is kept out of core files again.
  */
 enum error owner_become(struct owner o);
 

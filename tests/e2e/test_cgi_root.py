@@ -42,6 +42,14 @@ def test_root_becomes_the_owner_of_the_store_before_it_opens_it(site):
     assert any("data.mdb" in line for line in lines[begun:])
 
 
+def test_the_new_user_is_not_dumped_either(site):
+    """As the user changes the kernel forgets that nothing was to be dumped."""
+    _, lines = ask(site())
+    own = [line for line in lines if line.split()[0] == lines[0].split()[0]]  # not of what it forks
+    begun = next(n for n, line in enumerate(own) if "setuid(" in line)
+    assert any("PR_SET_DUMPABLE, SUID_DUMP_DISABLE" in line for line in own[begun:])
+
+
 def test_who_cannot_leave_root_says_503_and_opens_no_store(site):
     """As in a container that has taken CAP_SETUID away."""
     prefix = ["setpriv", "--bounding-set", "-setuid"]
