@@ -1,12 +1,15 @@
 #!/bin/sh
-# The size of the program without symbols, its memory once it serves and has no caller, and, where
-# their compilers are there, the size of the small one on two kinds of routers.
+# The size of the program without symbols, its memory once it serves and has no caller, with each
+# profile, and, where their compilers are there, the size of the small one on two kinds of routers.
+# With streams: tests/bench/run profiles.
+#
+# usage: tests/size.sh PROGRAM [PROFILE]     with a profile: only the KiB of memory with it
 set -eu
 scratch=$(mktemp -d)
 pid=''
 trap '[ -z "$pid" ] || kill "$pid"; rm -rf "$scratch"' EXIT
 strip -o "$scratch/pennygate" "$1"
-echo "stripped: $(stat -c %s "$scratch/pennygate") bytes"
+[ -n "${2:-}" ] || echo "stripped: $(stat -c %s "$scratch/pennygate") bytes"
 mkdir -m 700 "$scratch/store"
 echo key >"$scratch/key"
 chmod 600 "$scratch/key"
@@ -19,7 +22,7 @@ owner=''
 [ "$(id -u)" != 0 ] || owner='--owner root'
 # shellcheck disable=SC2086 # two words or none
 "$scratch/pennygate" init $owner -c "$scratch/conf" >/dev/null
-for profile in router board vps; do
+for profile in ${2:-router board vps}; do
     rm -f "$scratch/socket"
     PENNYGATE_SERVER_PROFILE=$profile "$scratch/pennygate" serve -c "$scratch/conf" >"$scratch/log" 2>&1 &
     pid=$!
@@ -27,13 +30,13 @@ for profile in router board vps; do
         kill -0 "$pid" || { cat "$scratch/log"; exit 1; }
         sleep 0.05 # poll
     done
-    printf 'idle:     %s KiB PSS, profile %s\n' \
-        "$(awk '/^Pss:/ { print $2 }' "/proc/$pid/smaps_rollup")" "$profile"
+    kib=$(awk '/^Pss:/ { print $2 }' "/proc/$pid/smaps_rollup")
+    if [ -n "${2:-}" ]; then echo "$kib"; else echo "idle:     $kib KiB PSS, profile $profile"; fi
     kill "$pid"
     wait "$pid"
     pid=''
 done
-awk '/^Pss:/ { print "idle:     " $2 " KiB PSS" }' "/proc/$pid/smaps_rollup"
+[ -z "${2:-}" ] || exit 0
 for machine in arm-linux-gnueabihf mips-linux-gnu; do
     ! command -v "$machine-gcc" >/dev/null || tests/size-parts.sh -q "${machine%%-*}"
 done

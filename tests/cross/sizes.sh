@@ -14,7 +14,7 @@ row() {
     idle=''
     for program in "$3" "$4"; do
         if [ "$5" = native ]; then
-            kib=$(tests/size.sh "$program" | awk '/^idle:/ { print $2 }')
+            kib=$(tests/size.sh "$program" board)
         else
             kib='-'
         fi
