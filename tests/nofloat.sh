@@ -18,7 +18,10 @@ mkdir "$scratch/gnu"
 : >"$scratch/gnu/stubs-o32_soft.h"
 : >"$scratch/gnu/stubs-o32_soft_2008.h"
 
-common="-std=c11 -O0 -Werror=unsuffixed-float-constants -D_GNU_SOURCE -D_FILE_OFFSET_BITS=64 -DBUILD_TIME=0 -DPAGES=1 -DSMALL=0 -I. -c"
+cc=gcc
+here=/usr/include/$(gcc -print-multiarch)
+common="-std=c11 -O0 -Werror=unsuffixed-float-constants -D_GNU_SOURCE -D_FILE_OFFSET_BITS=64 -I. -c"
+common="$common -DBUILD_TIME=0 -DPAGES=1 -DSMALL=0"
 registers="-mgeneral-regs-only"
 software="-m32 -msoft-float -isystem $scratch -isystem $here"
 mips="-msoft-float -isystem $scratch -idirafter /usr/include -idirafter $here"

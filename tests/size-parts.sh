@@ -104,11 +104,13 @@ parts() {
         }' "$1"
 }
 
+thumb='-mthumb -march=armv7-a -mfpu=vfpv3-d16'
+mips16='-mips32r2 -mips16 -minterlink-mips16 -mno-branch-likely -mno-shared -mplt -Wl,-z,max-page-size=4096'
 status=0
 for machine in ${machines:-arm mips}; do
     case $machine in
-    arm) measure arm arm-linux-gnueabihf '-mthumb -march=armv7-a -mfpu=vfpv3-d16' "$@" || status=1 ;;
-    mips) measure mips mips-linux-gnu '-mips32r2 -mips16 -minterlink-mips16 -mno-branch-likely -mno-shared -mplt -Wl,-z,max-page-size=4096' "$@" || status=1 ;;
+    arm) measure arm arm-linux-gnueabihf "$thumb" "$@" || status=1 ;;
+    mips) measure mips mips-linux-gnu "$mips16" "$@" || status=1 ;;
     esac
 done
 exit "$status"

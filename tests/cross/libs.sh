@@ -1,11 +1,12 @@
 #!/bin/sh
 # Builds the libraries that the program and its tests need, static and from Debian's sources, for
-# a machine that has no packages of them. None of the tarballs brings a configure script, and what
-# those would find out is written down here: it is the same for each Linux.
+# a machine that has no packages of them. None of the tarballs but curl's brings a configure script,
+# and what those would find out is written down here: it is the same for each Linux.
 #
 # usage: tests/cross/libs.sh CC AR TARBALLS PREFIX [HOST]
 #
-# With HOST, as configure scripts name it, libcurl with mbedTLS is built, too. CC may be several words. PREFIX gets include/ and lib/. What is built there already is kept.
+# With HOST, as configure scripts name it, libcurl with mbedTLS is built, too. CC may be several
+# words. PREFIX gets include/ and lib/. What is built there already is kept.
 set -eu
 cc=$1
 ar=$2
