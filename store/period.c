@@ -189,6 +189,19 @@ bool periods_advance(struct periods *p, const struct zone *z, int64_t store_ms)
     return moved;
 }
 
+int64_t periods_begin_ms(const struct periods *p)
+{
+    int64_t latest = 0;
+    for (unsigned i = 0; i < p->n; i++) {
+        struct window w;
+        if (!window_from_code(p->entry[i].code, &w))
+            continue;
+        int64_t begins = window_period_begins_ms(w, p->entry[i].period);
+        latest = begins > latest ? begins : latest;
+    }
+    return latest;
+}
+
 /* ---- hashing ---- */
 
 /* Wipes what the entry has left behind: keys of periods before it, and of another

@@ -55,6 +55,9 @@ enum error periods_add(struct periods *p, uint32_t code, int64_t period);
  */
 bool periods_advance(struct periods *p, const struct zone *z, int64_t store_ms);
 
+/* The first instant at which every slot that counts has its key: they have been moved since. */
+int64_t periods_begin_ms(const struct periods *p);
+
 /*
  * out[0..16) = the first 16 bytes of HMAC(HMAC(secret, "period" || key of that period),
  * kind || id); labels "period" and "subject". False if the period is older than the entry (its

@@ -21,6 +21,7 @@ struct restoring {
     bool has_row;
     bool is_older;     /* than the copy that was made last */
     int64_t copied_ms; /* its store time */
+    int64_t keys_ms;   /* before it nobody can be counted */
     unsigned charged;  /* segments */
     uint64_t last_id;  /* of the transaction */
 };
@@ -87,11 +88,16 @@ static enum error take_windows(struct restoring *r)
         s->window[i].code = p.entry[i].code;
         s->window[i].generation = p.entry[i].generation;
     }
+    r->keys_ms = periods_begin_ms(&p);
     mac_wipe(&p, sizeof p);
     return ERROR_NONE;
 }
 
-/* Of a machine without a clock battery the copy's time may be all that is known. */
+/*
+ * Of a machine without a clock battery nothing else may be known of the time than what it has been:
+ * at the copy, when the last segment began, and when the period keys were moved, which is done by a
+ * time that was committed and so is not beyond where the store was.
+ */
 static void advance(struct restoring *r)
 {
     struct storetime *t = &r->in.state.time;
@@ -104,6 +110,8 @@ static void advance(struct restoring *r)
         if (s->serial >= lease_first_after(row_of(r)) && s->from_ms > t->time_ms)
             t->time_ms = s->from_ms;
     }
+    if (r->keys_ms > t->time_ms)
+        t->time_ms = r->keys_ms;
 }
 
 static enum error charge(struct restoring *r)

@@ -223,3 +223,21 @@ int64_t window_oldest_period(struct window w, const struct zone *z, int64_t t_ms
     }
     return window_period(w, number_at(w, &utc, t_ms));
 }
+
+int64_t window_period_begins_ms(struct window w, int64_t period)
+{
+    int64_t number = period;
+    switch (w.kind) {
+    case WINDOW_HOUR:
+        return period * DAY_MS;
+    case WINDOW_DAY:
+        return period * DAY_MS + LATE_MS;
+    case WINDOW_MONTH:
+        return zone_month_first_day(period) * DAY_MS + LATE_MS;
+    case WINDOW_SLIDING:
+        break;
+    }
+    if (part_ms(w) < DAY_MS) /* the first slot that begins in the day */
+        number = zone_floor(period * DAY_MS + part_ms(w) - 1, part_ms(w));
+    return (number + WINDOW_PARTS) * part_ms(w);
+}

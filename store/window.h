@@ -83,4 +83,7 @@ int64_t window_period(struct window w, int64_t slot_number);
  */
 int64_t window_oldest_period(struct window w, const struct zone *z, int64_t t_ms);
 
+/* The first instant at which this is the window's oldest period. */
+int64_t window_period_begins_ms(struct window w, int64_t period);
+
 #endif

@@ -436,6 +436,34 @@ static void time_does_not_go_back(void **state)
     assert_true(used(&s->f, SITE) >= 1);
 }
 
+/* Keys that timed work let go of since the copy: a time whose keys are gone could count nobody. */
+static void time_is_no_earlier_than_the_period_keys(void **state)
+{
+    struct site *s = *state;
+    struct ledger_state t;
+    int64_t crashed_ms;
+
+    add_limit(&s->f, "sliding", SUBJECT_ADDRESS, UNIT_CALLS, "1h", 1000);
+    add_limit(&s->f, "long", SUBJECT_ADDRESS, UNIT_CALLS, "30d", 1000);
+    add_limit(&s->f, "month", SUBJECT_ADDRESS, UNIT_CALLS, "month", 1000);
+    ask_settled(s, 1);
+    copy(s);
+    for (unsigned days = 1; days < 40; days += 6) {
+        pass(days * DAY_MS + HOUR_MS / 7);
+        assert_int_equal(ledger_maintain(s->f.ledger, &s->f.policy), ERROR_NONE);
+        crashed_ms = fake_now.wall_ms;
+        lose_power(s);
+        fake_now.wall_ms = START_MS;
+        open_ledger(&s->f);
+        assert_int_equal(ledger_state(s->f.ledger, &s->f.policy, &t), ERROR_NONE);
+        assert_true(t.store_ms <= crashed_ms);
+        ask_settled(s, 1);
+        lose_power(s);
+        fake_now.wall_ms = crashed_ms;
+        open_ledger(&s->f);
+    }
+}
+
 static void a_store_of_the_other_durability_is_named(void **state)
 {
     struct site *s = *state;
@@ -572,6 +600,7 @@ int main(void)
         TEST(a_copy_that_fails_leaves_the_one_before),
         TEST(a_window_that_came_after_the_copy_is_charged),
         TEST(time_does_not_go_back),
+        TEST(time_is_no_earlier_than_the_period_keys),
         TEST(a_store_of_the_other_durability_is_named),
         TEST(half_a_store_is_removed),
         TEST(of_many_one_restores),

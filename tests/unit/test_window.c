@@ -273,6 +273,26 @@ static void test_keys_of_ended_slots_can_go(void **state)
     assert_int_equal(window_oldest_period(month, &utc, february + 12 * HOUR_MS), 625);
 }
 
+static void test_a_period_is_the_oldest_from_its_begin_on(void **state)
+{
+    (void)state;
+    static const struct window windows[] = {
+        {WINDOW_HOUR, 0},         {WINDOW_DAY, 0},          {WINDOW_MONTH, 0},
+        {WINDOW_SLIDING, 1},      {WINDOW_SLIDING, 10},     {WINDOW_SLIDING, 3600},
+        {WINDOW_SLIDING, 86401},  {WINDOW_SLIDING, 691199}, {WINDOW_SLIDING, 8 * 86400},
+        {WINDOW_SLIDING, 2592000}};
+
+    for (size_t i = 0; i < N(windows); i++)
+        for (int64_t t = T, n = 0; n < 40; n++, t += 29 * HOUR_MS + 1) {
+            int64_t period = window_oldest_period(windows[i], &utc, t);
+            int64_t begins = window_period_begins_ms(windows[i], period);
+
+            assert_true(begins <= t);
+            assert_int_equal(window_oldest_period(windows[i], &utc, begins), period);
+            assert_true(window_oldest_period(windows[i], &utc, begins - 1) < period);
+        }
+}
+
 static const struct {
     const char *why, *zone;
     struct window window;
@@ -351,6 +371,7 @@ int main(void)
         cmocka_unit_test(test_F43_a_date_has_one_row_in_every_zone),
         cmocka_unit_test(test_F43_a_calendar_window_begins_once),
         cmocka_unit_test(test_periods),
+        cmocka_unit_test(test_a_period_is_the_oldest_from_its_begin_on),
         cmocka_unit_test(test_keys_of_ended_slots_can_go),
     };
     return cmocka_run_group_tests_name("window", tests, NULL, NULL);
