@@ -102,8 +102,9 @@ static enum error by_batch(struct ledger *l, struct op *op, bool *done)
     return batch_one(l, op);
 }
 
-/* Which segments the transaction contains is told by its own row. */
-static enum error first_left(struct kv_txn *t, uint64_t *out)
+/* Which segments the transaction contains is told by its own row. *open: somebody has begun one
+ * since it was closed for the copy. */
+static enum error first_left(struct kv_txn *t, uint64_t *out, bool *open)
 {
     struct lease_row row;
     struct kv_slice value;
@@ -116,20 +117,26 @@ static enum error first_left(struct kv_txn *t, uint64_t *out)
     if (e == ERROR_NONE && !record_lease_read(&value, &row))
         return ERROR_STORE_INVALID;
     *out = lease_first_after(e == ERROR_NONE ? &row : NULL);
+    *open = e == ERROR_NONE && !row.closed;
     return ERROR_NONE;
 }
 
-/* *id: the last transaction that is in it. */
+/*
+ * *id: the last transaction that is in it. With a segment under way the copy has that one only
+ * in part, and it is charged once more when it is restored: another copy must follow, of whoever
+ * stops last.
+ */
 static enum error write_rows(struct ledger *l, uint64_t *first, uint64_t *id)
 {
     struct kv_txn *t = NULL;
+    bool open = false;
     enum error e = kv_begin_read(l->kv, &t);
 
     if (e != ERROR_NONE)
         return e;
-    *id = kv_last_id(t);
-    if ((e = first_left(t, first)) == ERROR_NONE)
+    if ((e = first_left(t, first, &open)) == ERROR_NONE)
         e = copy_write(l->path_copy, l->options.secret, l->schema.uuid, t);
+    *id = kv_last_id(t) - open;
     kv_free_read(t);
     return e;
 }
