@@ -158,17 +158,22 @@ static enum error copy_locked(const struct copying *c)
     return mark_copied_note(l->path_copied, &m);
 }
 
-/* It is due again in a while. */
-static void note_failure(const struct ledger *l)
+/*
+ * Before one is tried, so that it is due again in a while only: neither one that fails, nor one
+ * that is cut off, as CGI processes are, nor one whose note tmpfs has no room for, may have flash
+ * written to by each request.
+ */
+static enum error note_try(const struct ledger *l)
 {
     struct mark_copied m = {.last_id = 0};
     struct clock_now now;
+    enum error e = l->options.clock(&now);
 
+    if (e != ERROR_NONE)
+        return e;
     (void)mark_copied(l->path_copied, &m);
-    if (l->options.clock(&now) != ERROR_NONE)
-        return;
     m.boot_ms = now.boot_ms - EVERY_MS + RETRY_MS;
-    (void)mark_copied_note(l->path_copied, &m);
+    return mark_copied_note(l->path_copied, &m);
 }
 
 /* Unless what has been committed by now is in a copy when our turn comes. */
@@ -180,8 +185,8 @@ static enum error copy_unless_done(const struct copying *c)
     enum error e = lock >= 0 ? last_id(l, &id) : ERROR_STORE_MISSING;
 
     if (e == ERROR_NONE && !is_copied(l, id) && (e = file_lock(lock, WAIT_MS)) == ERROR_NONE &&
-        !is_copied(l, id) && (e = copy_locked(c)) != ERROR_NONE)
-        note_failure(l);
+        !is_copied(l, id) && (e = note_try(l)) == ERROR_NONE)
+        e = copy_locked(c);
     if (lock >= 0)
         close(lock);
     return e;

@@ -407,6 +407,32 @@ static void a_copy_that_fails_leaves_the_one_before(void **state)
     assert_true(used(&s->f, SITE) >= 2);
 }
 
+static ino_t inode_of_copy(const struct site *s)
+{
+    char path[160];
+    struct stat st;
+
+    snprintf(path, sizeof path, "%s/copy", s->store);
+    assert_int_equal(stat(path, &st), 0);
+    return st.st_ino;
+}
+
+/* Else each request of a CGI site would write to flash, where one is cut off or tmpfs is full. */
+static void a_copy_that_cannot_be_noted_is_not_written(void **state)
+{
+    struct site *s = *state;
+    ino_t before = inode_of_copy(s);
+
+    ask_settled(s, 1);
+    for (unsigned i = 0; i < 16; i++)
+        run_command("mkdir '%s/store/copied.new%u'", s->run, i);
+    assert_int_not_equal(ledger_copy_hourly(s->f.ledger, NULL), ERROR_NONE);
+    assert_true(inode_of_copy(s) == before);
+    run_command("rmdir '%s'/store/copied.new*", s->run);
+    assert_int_equal(ledger_copy_hourly(s->f.ledger, NULL), ERROR_NONE);
+    assert_true(inode_of_copy(s) != before);
+}
+
 /* A limit that is written later, for everyone alone: its window has no other counter. */
 static void a_window_that_came_after_the_copy_is_charged(void **state)
 {
@@ -598,6 +624,7 @@ int main(void)
         TEST(a_copy_is_made_hourly_if_anything_changed),
         TEST(timed_work_copies_in_a_thread_of_its_own),
         TEST(a_copy_that_fails_leaves_the_one_before),
+        TEST(a_copy_that_cannot_be_noted_is_not_written),
         TEST(a_window_that_came_after_the_copy_is_charged),
         TEST(time_does_not_go_back),
         TEST(time_is_no_earlier_than_the_period_keys),
