@@ -2,8 +2,8 @@
  * When the live rows of durability `lease` are copied to flash, and in which steps, which
  * store/lease.h tells the reasons of. Processes of a site take turns by the lock of the store's
  * directory. Writing to flash takes seconds: a process that stays has a thread of its own for it,
- * so that its writer goes on; only when the lease's file is full the writer itself copies, since
- * nothing can be admitted before.
+ * so that its writer goes on; only when the lease's file is full, or an older one, the writer
+ * itself copies, since nothing can be admitted before.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -21,8 +21,9 @@
 
 #define EVERY_MS     (3600LL * 1000)
 #define RETRY_MS     (600LL * 1000) /* a flash that is full must not be written to all the time */
-#define WAIT_MS      30000          /* for the copy that another process is making */
-#define COPIER_STACK (128 * 1024)   /* a block, a row and two paths: 20 KB */
+#define URGENT_MS    (10LL * 1000) /* where nobody is admitted before */
+#define WAIT_MS      30000         /* for the copy that another process is making */
+#define COPIER_STACK (128 * 1024)  /* a block, a row and two paths: 20 KB */
 
 /* How an operation is carried out: by the writer, or by itself. Takes the operation over. */
 typedef enum error perform(struct ledger *l, struct op *op, bool *done);
@@ -59,7 +60,17 @@ bool ledger_copy_is_due(struct ledger *l)
     if (!mark_copied(l->path_copied, &m))
         return true;
     return m.last_id < id && l->options.clock(&now) == ERROR_NONE &&
-           now.boot_ms - m.boot_ms >= EVERY_MS;
+           now.boot_ms - m.boot_ms >= (m.tried ? RETRY_MS : EVERY_MS);
+}
+
+/* A flood must not have a full flash written to by each of its requests. */
+static bool is_tried(struct ledger *l)
+{
+    struct mark_copied m;
+    struct clock_now now;
+
+    return mark_copied(l->path_copied, &m) && m.tried && l->options.clock(&now) == ERROR_NONE &&
+           now.boot_ms - m.boot_ms < URGENT_MS;
 }
 
 /* ---- one copy ---- */
@@ -69,6 +80,7 @@ struct copying {
     struct ledger *ledger;
     perform *how;
     const struct policy *policy;
+    bool anyway; /* although it would be as the one before */
 };
 
 static enum error order(const struct copying *c, enum op_kind kind, const void *what, size_t n)
@@ -141,39 +153,40 @@ static enum error write_rows(struct ledger *l, uint64_t *first, uint64_t *id)
     return e;
 }
 
-static enum error copy_locked(const struct copying *c)
+/* First of all: neither one that fails, nor one that is cut off, as CGI processes are, nor one
+ * whose note tmpfs has no room for, may have flash written to by each request. */
+static enum error note_try(const struct ledger *l, struct mark_copied *m)
 {
-    struct ledger *l = c->ledger;
-    struct mark_copied m;
-    struct clock_now now;
-    uint64_t first;
-    enum error e;
-
-    if ((e = l->options.clock(&now)) != ERROR_NONE ||
-        (e = order(c, OP_LEASE_CLOSE, NULL, 0)) != ERROR_NONE ||
-        (e = write_rows(l, &first, &m.last_id)) != ERROR_NONE ||
-        (e = order(c, OP_LEASE_PRUNE, &first, sizeof first)) != ERROR_NONE)
-        return e;
-    m.boot_ms = now.boot_ms;
-    return mark_copied_note(l->path_copied, &m);
-}
-
-/*
- * Before one is tried, so that it is due again in a while only: neither one that fails, nor one
- * that is cut off, as CGI processes are, nor one whose note tmpfs has no room for, may have flash
- * written to by each request.
- */
-static enum error note_try(const struct ledger *l)
-{
-    struct mark_copied m = {.last_id = 0};
     struct clock_now now;
     enum error e = l->options.clock(&now);
 
     if (e != ERROR_NONE)
         return e;
-    (void)mark_copied(l->path_copied, &m);
-    m.boot_ms = now.boot_ms - EVERY_MS + RETRY_MS;
+    (void)mark_copied(l->path_copied, m);
+    m->boot_ms = now.boot_ms;
+    m->tried = true;
+    return mark_copied_note(l->path_copied, m);
+}
+
+static enum error copy_locked(const struct copying *c)
+{
+    struct ledger *l = c->ledger;
+    struct mark_copied m = {.last_id = 0};
+    uint64_t first;
+    enum error e;
+
+    if ((e = note_try(l, &m)) != ERROR_NONE ||
+        (e = order(c, OP_LEASE_CLOSE, NULL, 0)) != ERROR_NONE ||
+        (e = write_rows(l, &first, &m.last_id)) != ERROR_NONE ||
+        (e = order(c, OP_LEASE_PRUNE, &first, sizeof first)) != ERROR_NONE)
+        return e;
+    m.tried = false;
     return mark_copied_note(l->path_copied, &m);
+}
+
+static bool is_done(const struct copying *c, uint64_t id)
+{
+    return !c->anyway && is_copied(c->ledger, id);
 }
 
 /* Unless what has been committed by now is in a copy when our turn comes. */
@@ -184,8 +197,8 @@ static enum error copy_unless_done(const struct copying *c)
     uint64_t id;
     enum error e = lock >= 0 ? last_id(l, &id) : ERROR_STORE_MISSING;
 
-    if (e == ERROR_NONE && !is_copied(l, id) && (e = file_lock(lock, WAIT_MS)) == ERROR_NONE &&
-        !is_copied(l, id) && (e = note_try(l)) == ERROR_NONE)
+    if (e == ERROR_NONE && !is_done(c, id) && (e = file_lock(lock, WAIT_MS)) == ERROR_NONE &&
+        !is_done(c, id))
         e = copy_locked(c);
     if (lock >= 0)
         close(lock);
@@ -202,12 +215,16 @@ enum error copy_first(const struct ledger *l, const uint8_t uuid[16], struct kv_
 
 enum error copy_by_batch(struct ledger *l)
 {
-    return copy_unless_done(&(struct copying){l, by_batch, NULL});
+    const struct copying c = {l, by_batch, NULL, true};
+
+    return is_tried(l) ? ERROR_BUSY : copy_unless_done(&c);
 }
 
 enum error ledger_copy(struct ledger *l, const struct policy *p)
 {
-    return l->options.lease ? copy_unless_done(&(struct copying){l, by_writer, p}) : ERROR_NONE;
+    const struct copying c = {l, by_writer, p, false};
+
+    return l->options.lease ? copy_unless_done(&c) : ERROR_NONE;
 }
 
 enum error ledger_copy_hourly(struct ledger *l, const struct policy *p)
@@ -293,7 +310,7 @@ void ledger_copy_last(struct ledger *l, int64_t bound_ms)
     if (!l->options.lease || !copier_wait(l, until))
         return;
     if (writer_running(l))
-        (void)order(&(struct copying){l, by_writer, NULL}, OP_MAINTAIN, NULL, 0);
+        (void)order(&(struct copying){l, by_writer, NULL, false}, OP_MAINTAIN, NULL, 0);
     if (last_id(l, &id) != ERROR_NONE || is_copied(l, id))
         return;
     begin(l);

@@ -208,6 +208,25 @@ bool lease_prune(struct lease *l, uint64_t first)
     return true;
 }
 
+static bool grants(const struct lease_segment *s, const struct lease_segment *least)
+{
+    for (unsigned i = 0; i < LEASE_SUBJECTS; i++)
+        for (unsigned u = 0; u < UNITS_SUMMED; u++)
+            if (s->granted[i].of[u] < least->granted[i].of[u])
+                return false;
+    return true;
+}
+
+bool lease_has(const struct lease *l, const struct lease_segment *of_row)
+{
+    if (of_row->serial < l->copied)
+        return true;
+    for (unsigned i = 0; i < l->n; i++)
+        if (l->segment[i].serial == of_row->serial)
+            return grants(&l->segment[i], of_row);
+    return of_row->serial == 0; /* there has been none */
+}
+
 /* Of an open one the copy may lack what is charged in it later. */
 uint64_t lease_first_after(const struct lease_row *in_copy)
 {

@@ -82,6 +82,10 @@ bool lease_put(struct lease *l, const struct lease_segment *s);
 /* Lets go of the segments below `first`, which a copy contains. False: there is nothing to do. */
 bool lease_prune(struct lease *l, uint64_t first);
 
+/* Whether the file lets the segment be charged as its row in the live store does, or has let go of
+ * it. It does, unless it is an older one that was put in its place. */
+bool lease_has(const struct lease *l, const struct lease_segment *of_row);
+
 /* The first serial that a copy with this row (NULL: none yet) does not contain as a whole. */
 uint64_t lease_first_after(const struct lease_row *in_copy);
 

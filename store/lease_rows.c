@@ -153,7 +153,15 @@ static void begin_segment(const struct batch *b, const struct zone *z, const str
     row->segment.day = c->day;
 }
 
-/* Under LMDB's write lock, as all that writes the file; one that is missing is never made anew. */
+/* Once a copy has been made, the batch is tried again. */
+static enum error ask_for_copy(struct ledger *l)
+{
+    atomic_store(&l->wants_copy, true);
+    return ERROR_BUSY;
+}
+
+/* Under LMDB's write lock, as all that writes the file; one that is missing is never made anew. Of
+ * an older one nobody knows what has been charged since: a copy makes that good. */
 static enum error extend(struct batch *b, const struct zone *z, const struct charge *c,
                          struct lease_row *row)
 {
@@ -163,16 +171,16 @@ static enum error extend(struct batch *b, const struct zone *z, const struct cha
 
     if (e != ERROR_NONE)
         return e;
+    if (!lease_has(&file, &row->segment))
+        return ask_for_copy(l);
     if (!lease_covers(row, b->state.time.time_ms, c->day)) {
         uint64_t next = row->segment.serial + 1;
 
         begin_segment(b, z, c, next > file.copied ? next : file.copied, row);
     }
     grant_all(c, row);
-    if (!lease_put(&file, &row->segment)) {
-        atomic_store(&l->wants_copy, true);
-        return ERROR_BUSY;
-    }
+    if (!lease_put(&file, &row->segment))
+        return ask_for_copy(l);
     return lease_write(l->path_lease, l->options.secret, l->schema.uuid, &file);
 }
 

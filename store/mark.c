@@ -120,7 +120,7 @@ void mark_walked_note(const char *path, const uint8_t boot_id[16], struct file_i
     (void)file_replace(path, 0600, b, sizeof b);
 }
 
-#define COPIED_SIZE 16
+#define COPIED_SIZE 17
 
 bool mark_copied(const char *path, struct mark_copied *out)
 {
@@ -132,6 +132,7 @@ bool mark_copied(const char *path, struct mark_copied *out)
     if (n == COPIED_SIZE) {
         out->last_id = get64((const uint8_t *)have);
         out->boot_ms = (int64_t)get64((const uint8_t *)have + 8);
+        out->tried = have[16] != 0;
     }
     free(have);
     return n == COPIED_SIZE;
@@ -143,5 +144,6 @@ enum error mark_copied_note(const char *path, const struct mark_copied *m)
 
     put64(b, m->last_id);
     put64(b + 8, (uint64_t)m->boot_ms);
+    b[16] = m->tried;
     return file_replace(path, 0600, b, sizeof b);
 }

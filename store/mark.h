@@ -35,11 +35,13 @@ enum error mark_replace(const char *path, const struct mark *m);
 bool mark_walked(const char *path, const uint8_t boot_id[16], struct file_id data);
 void mark_walked_note(const char *path, const uint8_t boot_id[16], struct file_id data);
 
-/* The note of the last copy to flash (durability `lease`), beside the live rows: the last
- * transaction that is in it, and when it was made. False: there is none. */
+/* The note of the last copy to flash (durability `lease`), beside the live rows. False: there is
+ * none. */
 struct mark_copied {
-    uint64_t last_id;
-    int64_t boot_ms;
+    uint64_t last_id; /* the last transaction that is in it */
+    int64_t
+        boot_ms; /* when a copy was begun; where `tried`, the last one, which has not ended */
+    bool tried;
 };
 bool mark_copied(const char *path, struct mark_copied *out);
 enum error mark_copied_note(const char *path, const struct mark_copied *m);

@@ -19,7 +19,7 @@ struct restoring {
     struct lease lease;
     struct lease_row row; /* the copy's */
     bool has_row;
-    bool is_older;     /* than the copy that was made last */
+    bool is_older;     /* one of both, than what was written last */
     int64_t copied_ms; /* its store time */
     int64_t keys_ms;   /* before it nobody can be counted */
     unsigned charged;  /* segments */
@@ -156,7 +156,8 @@ static enum error fill(struct restoring *r)
 
     if ((e = read_copy(r)) != ERROR_NONE || (e = read_lease(r)) != ERROR_NONE)
         return e;
-    r->is_older = r->lease.copied > lease_first_after(row_of(r));
+    r->is_older = r->lease.copied > lease_first_after(row_of(r)) ||
+                  !lease_has(&r->lease, &r->row.segment);
     if (r->is_older && !r->adopt)
         return ERROR_STORE_ROLLED_BACK;
     if ((e = take_windows(r)) != ERROR_NONE)
@@ -202,7 +203,8 @@ enum error restore_rows(struct ledger *l, const struct clock_now *now, bool adop
     }
     /* They are as on flash then: another copy can wait, as it must not be made at each boot. */
     if (r.charged == 0 && !r.is_older)
-        (void)mark_copied_note(l->path_copied, &(struct mark_copied){r.last_id, now->boot_ms});
+        (void)mark_copied_note(l->path_copied,
+                               &(struct mark_copied){r.last_id, now->boot_ms, false});
     log_line(LOG_LEVEL_INFO, "event=restored rows=%llu segments_charged=%u calls_under_way=%u",
              (unsigned long long)r.in.rows, r.charged, r.in.under_way);
     return ERROR_NONE;

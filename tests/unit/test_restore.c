@@ -407,6 +407,55 @@ static void a_copy_that_fails_leaves_the_one_before(void **state)
     assert_true(used(&s->f, SITE) >= 2);
 }
 
+static void keep_flash(const struct site *s)
+{
+    run_command("rm -rf '%s.kept' && cp -a '%s' '%s.kept'", s->store, s->store, s->store);
+}
+
+static void put_back(const struct site *s, const char *name)
+{
+    run_command("cp -a '%s.kept/%s' '%s/%s'", s->store, name, s->store, name);
+}
+
+/* The live rows know more than what was put back, and nothing is admitted before they are copied:
+ * also where they have just been. */
+static void files_put_back_under_a_running_site_are_made_good(void **state)
+{
+    struct site *s = *state;
+
+    keep_flash(s);
+    for (unsigned copied = 0; copied < 2; copied++) {
+        ask_settled(s, 150); /* more than is granted at once */
+        copy(s);
+        ask_settled(s, 150);
+        if (copied)
+            copy(s);
+        put_back(s, "copy");
+        put_back(s, "lease");
+        ask_settled(s, 150);
+    }
+    lose_power_and_open(s);
+    assert_true(used(&s->f, SITE) >= 900);
+}
+
+static void a_lease_older_than_its_copy_is_refused_until_adopted(void **state)
+{
+    struct site *s = *state;
+
+    ask_settled(s, 1);
+    keep_flash(s);
+    pass(HOUR_MS);
+    ask_settled(s, 1);
+    copy(s);
+    lose_power(s);
+    put_back(s, "lease");
+    assert_int_equal(try_open(s, false), ERROR_STORE_ROLLED_BACK);
+    assert_int_equal(try_open(s, true), ERROR_NONE);
+    ask_settled(s, 1);
+    lose_power_and_open(s);
+    assert_true(used(&s->f, SITE) >= 3);
+}
+
 static ino_t inode_of_copy(const struct site *s)
 {
     char path[160];
@@ -431,6 +480,36 @@ static void a_copy_that_cannot_be_noted_is_not_written(void **state)
     run_command("rmdir '%s'/store/copied.new*", s->run);
     assert_int_equal(ledger_copy_hourly(s->f.ledger, NULL), ERROR_NONE);
     assert_true(inode_of_copy(s) != before);
+}
+
+static void fill_lease(struct site *s)
+{
+    struct lease l;
+
+    do {
+        pass(HOUR_MS);
+        ask_settled(s, 1);
+        read_lease(s, &l);
+    } while (l.n < LEASE_SEGMENTS);
+    pass(HOUR_MS);
+}
+
+static void a_flood_does_not_try_to_copy_at_each_request(void **state)
+{
+    struct site *s = *state;
+    struct answer a;
+    struct reservation r;
+
+    fill_lease(s);
+    for (unsigned i = 0; i < 16; i++) /* all names that it could be written under */
+        run_command("mkdir '%s/copy.new%u'", s->store, i);
+    assert_int_not_equal(ledger_reserve(s->f.ledger, &s->f.policy, &s->f.demand, &a, &r),
+                         ERROR_NONE);
+    run_command("rmdir '%s'/copy.new*", s->store);
+    assert_int_equal(ledger_reserve(s->f.ledger, &s->f.policy, &s->f.demand, &a, &r),
+                     ERROR_BUSY);
+    pass(10000);
+    ask_settled(s, 1);
 }
 
 /* A limit that is written later, for everyone alone: its window has no other counter. */
@@ -625,6 +704,9 @@ int main(void)
         TEST(timed_work_copies_in_a_thread_of_its_own),
         TEST(a_copy_that_fails_leaves_the_one_before),
         TEST(a_copy_that_cannot_be_noted_is_not_written),
+        TEST(a_flood_does_not_try_to_copy_at_each_request),
+        TEST(files_put_back_under_a_running_site_are_made_good),
+        TEST(a_lease_older_than_its_copy_is_refused_until_adopted),
         TEST(a_window_that_came_after_the_copy_is_charged),
         TEST(time_does_not_go_back),
         TEST(time_is_no_earlier_than_the_period_keys),
