@@ -1,11 +1,12 @@
 /*
  * One write transaction over the operations that wait. Either everything that it was told is
- * committed and synced, or nothing is and nobody in it is admitted. A full map is tried once
- * more after dead readers have been cleared, a full lease once a copy has been made; any other
- * failure is final for the batch.
+ * committed and synced, or nothing is and nobody in it is admitted. A full map is tried again
+ * after dead readers have been cleared, a lease once a copy has been made; any other failure is
+ * final for the batch.
  */
 #include "store/batch.h"
 
+#include <poll.h>
 #include <string.h>
 
 #include "platform/log.h"
@@ -241,22 +242,36 @@ enum error batch_one(struct ledger *l, struct op *op)
     return e == ERROR_NONE ? op->error : e;
 }
 
-/* Once more where that can help: dead readers kept pages, or the lease's file was full. */
-static enum error attempt_twice(struct ledger *l, struct op *(*take)(void *), void *arg,
+/* A reader that lost its turn keeps pages, too, where a commit takes microseconds, as on tmpfs; it
+ * gives them back as soon as it is on again. */
+static enum error attempt_with_room(struct ledger *l, struct op *(*take)(void *), void *arg,
+                                    struct op **list, bool *taken)
+{
+    static const int naps_ms[] = {0, 5, 15, 30};
+    enum error e = ERROR_STORE_FULL;
+
+    kv_clear_readers(l->kv);
+    for (size_t i = 0; i < sizeof naps_ms / sizeof *naps_ms && e == ERROR_STORE_FULL; i++) {
+        poll(NULL, 0, naps_ms[i]);
+        drop_places(l, *list);
+        e = attempt(l, take, arg, list, taken);
+    }
+    return e;
+}
+
+/* Again where that can help: readers kept pages, or the lease's file waits for a copy. */
+static enum error attempt_again(struct ledger *l, struct op *(*take)(void *), void *arg,
                                 struct op **list, bool *taken)
 {
-    enum error e = attempt(l, take, arg, list, taken), copied;
-    bool full = e == ERROR_STORE_FULL;
-    bool wants_copy = atomic_exchange(&l->wants_copy, false) && e == ERROR_BUSY;
+    enum error e = attempt(l, take, arg, list, taken);
 
-    if (!full && !wants_copy)
+    if (e == ERROR_STORE_FULL)
+        return attempt_with_room(l, take, arg, list, taken);
+    if (!atomic_exchange(&l->wants_copy, false) || e != ERROR_BUSY)
         return e;
     drop_places(l, *list);
-    if (full)
-        kv_clear_readers(l->kv);
-    if (wants_copy && (copied = copy_by_batch(l)) != ERROR_NONE)
-        return copied;
-    return attempt(l, take, arg, list, taken);
+    e = copy_by_batch(l);
+    return e == ERROR_NONE ? attempt(l, take, arg, list, taken) : e;
 }
 
 void batch_run(struct ledger *l, struct op *(*take)(void *arg),
@@ -264,7 +279,7 @@ void batch_run(struct ledger *l, struct op *(*take)(void *arg),
 {
     struct op *list = NULL;
     bool taken = false;
-    enum error e = attempt_twice(l, take, arg, &list, &taken);
+    enum error e = attempt_again(l, take, arg, &list, &taken);
 
     if (!taken)
         list = take(arg);

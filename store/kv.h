@@ -88,7 +88,7 @@ void kv_end_read(struct kv_txn *t);
 void kv_free_read(struct kv_txn *t);
 
 /* kv_begin_write waits for the write lock without bound. On ERROR_STORE_FULL from any call:
- * abort, kv_clear_readers, and try once more. kv_commit ends the transaction either way; after
+ * abort, kv_clear_readers, and try again. kv_commit ends the transaction either way; after
  * a failed one it may have happened. */
 enum error kv_begin_write(struct kv *kv, struct kv_txn **out);
 enum error kv_commit(struct kv_txn *t);

@@ -13,6 +13,7 @@
 #include <sys/wait.h>
 
 #include "platform/file.h"
+#include "store/ledger_parts.h"
 #include "store/period.h"
 
 static void must(struct fixture *f, enum decision want, struct reservation *r)
@@ -868,6 +869,41 @@ static void a_full_map_refuses_and_loses_nothing(void **state)
     assert_int_equal(used(f, 0), e == ERROR_NONE ? n + 1 : n);
 }
 
+/* A reader that goes on once the writer has come for the third time. */
+static struct kv_txn *slow_reader;
+static atomic_uint attempts;
+
+static enum error clock_of_slow_reader(struct clock_now *out)
+{
+    if (atomic_fetch_add(&attempts, 1) == 2 && slow_reader) {
+        kv_free_read(slow_reader);
+        slow_reader = NULL;
+    }
+    return fake_clock(out);
+}
+
+static void a_reader_that_loses_its_turn_has_nobody_refused(void **state)
+{
+    struct fixture *f = *state;
+    struct reservation r;
+    struct answer a;
+
+    close_ledger(f);
+    remove_store(f);
+    assert_int_equal(mkdir(f->dir, 0700), 0);
+    f->options.map_bytes = 128 << 10;
+    f->options.clock = clock_of_slow_reader;
+    assert_int_equal(ledger_create(&f->options, "UTC0"), ERROR_NONE);
+    open_ledger(f);
+    must(f, DECISION_ADMITTED, &r);
+    assert_int_equal(kv_begin_read(f->ledger->kv, &slow_reader), ERROR_NONE);
+    for (unsigned n = 0; n < 100 && slow_reader; n++) {
+        atomic_store(&attempts, 0);
+        assert_int_equal(ledger_reserve(f->ledger, &f->policy, &f->demand, &a, &r), ERROR_NONE);
+    }
+    assert_null(slow_reader);
+}
+
 static bool is_three_quarters_full(struct fixture *f)
 {
     struct ledger_state s;
@@ -1013,6 +1049,7 @@ int main(void)
         T(too_many_live_windows_are_an_error),
         T(f54_a_stopped_writer_makes_the_others_say_busy),
         T(a_full_map_refuses_and_loses_nothing),
+        T(a_reader_that_loses_its_turn_has_nobody_refused),
         T(the_owner_is_told_in_time),
         T(settles_ride_on_the_next_commit_or_come_alone),
         T(period_keys_are_whole_whoever_reads_them),
