@@ -316,6 +316,23 @@ def test_cgi_without_cron_copies_after_an_answer(leased):
     assert place.used("site-day") == 2
 
 
+@pytest.mark.parametrize("mode", ["external", "cgi"])
+def test_flash_that_cannot_be_written_lets_nobody_beyond_the_lease(leased, mode):
+    place = leased()
+    server = place.start(mode)
+    asked(server, 1)
+    place.store.chmod(0o500)
+    admitted = 1
+    while (reply := server.chat()).status == 200:
+        admitted += 1
+        assert admitted <= AHEAD + 1
+    assert (reply.status, reply.code) == (503, "meter_unavailable")
+    place.store.chmod(0o700)
+    until(lambda: server.chat().status == 200, 10, "an admission, without a new start")
+    place.lose_power(server)
+    assert place.used("site-day") > admitted
+
+
 def ask_until(server, stop, admitted):
     while not stop.is_set():
         try:

@@ -25,6 +25,20 @@ struct site {
     char store[80], run[80];
 };
 
+/* In place of the library's: what happens while flash is written to. */
+static void (*at_fsync)(void);
+
+int fsync(int fd)
+{
+    void (*now)(void) = at_fsync;
+
+    (void)fd;
+    at_fsync = NULL;
+    if (now)
+        now();
+    return 0;
+}
+
 static void run_command(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
 static void run_command(const char *format, ...)
@@ -456,6 +470,30 @@ static void a_lease_older_than_its_copy_is_refused_until_adopted(void **state)
     assert_true(used(&s->f, SITE) >= 3);
 }
 
+static struct site *robbed;
+static struct ledger *of_others;
+
+static void rob(void)
+{
+    run_command("rm -rf '%s'/*", robbed->run);
+    assert_int_equal(ledger_open(&robbed->f.options, false, &of_others), ERROR_NONE);
+}
+
+/* Neither of both knows the other's lease. */
+static void rows_that_go_while_the_lease_is_written_admit_nobody(void **state)
+{
+    struct answer a;
+    struct reservation r;
+
+    robbed = *state;
+    at_fsync = rob;
+    assert_int_not_equal(
+        ledger_reserve(robbed->f.ledger, &robbed->f.policy, &robbed->f.demand, &a, &r),
+        ERROR_NONE);
+    assert_non_null(of_others);
+    assert_true(ledger_close(of_others, LEDGER_WAIT_MS));
+}
+
 static ino_t inode_of_copy(const struct site *s)
 {
     char path[160];
@@ -704,6 +742,7 @@ int main(void)
         TEST(timed_work_copies_in_a_thread_of_its_own),
         TEST(a_copy_that_fails_leaves_the_one_before),
         TEST(a_copy_that_cannot_be_noted_is_not_written),
+        TEST(rows_that_go_while_the_lease_is_written_admit_nobody),
         TEST(a_flood_does_not_try_to_copy_at_each_request),
         TEST(files_put_back_under_a_running_site_are_made_good),
         TEST(a_lease_older_than_its_copy_is_refused_until_adopted),
