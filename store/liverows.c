@@ -64,7 +64,7 @@ enum error liverows_lock(const struct ledger *l, int *fd)
 
     if (f < 0)
         return ERROR_RUN_MISSING;
-    e = file_lock(f, LIVEROWS_WAIT_MS);
+    e = file_lock(f, LEDGER_WAIT_MS);
     /* Somebody may have put another directory there meanwhile. */
     if (e == ERROR_NONE &&
         (file_id_fd(f, &held) != ERROR_NONE || file_id_path(l->run, &there) != ERROR_NONE ||

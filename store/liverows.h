@@ -9,12 +9,9 @@
 
 #include "store/ledger_parts.h"
 
-/* Whoever makes them needs seconds for it, from flash, on a router. */
-#define LIVEROWS_WAIT_MS 30000
-
 /* Sees to it that they are there: of all processes that find none exactly one restores them
- * (store/restore.h), and the others wait for it. ERROR_BUSY: too long; otherwise as
- * restore_rows. */
+ * (store/restore.h), and the others wait for it, up to LEDGER_WAIT_MS, since callers wait for them.
+ * ERROR_BUSY: it takes longer; otherwise as restore_rows. */
 enum error liverows_need(struct ledger *l, const struct clock_now *now, bool adopt);
 
 /* The lock; close *fd to let go of it. ERROR_BUSY, ERROR_RUN_MISSING, ERROR_UNSUPPORTED. */
