@@ -9,8 +9,7 @@
  *
  * Why it gives nobody a fresh budget: copy, lease and period keys are believed under MACs of the
  * secret and must be of one uuid; none of them is made here if it is missing. The lease knows the
- * last copy, and the copy the lease of its time: an older one of either is refused until the owner
- * adopts it. Calls that were under way stay
+ * last copy: an older one is refused until the owner adopts it. Calls that were under way stay
  * charged in full. Store time is no earlier than the copy's, nor than the begin of the last
  * segment.
  */
@@ -22,7 +21,8 @@
 /*
  * With the lock of the run directory (store/liverows.h). ERROR_STORE_MISSING: the copy or the
  * lease is; ERROR_STORE_INVALID, _SECRET, _VERSION, _IO; ERROR_PERIODS; ERROR_STORE_ROLLED_BACK:
- * the copy is not the last one that was made, unless `adopt`; otherwise as kv_create and kv_open.
+ * the copy is not the last one that was made, or the lease older than it, unless `adopt`; otherwise
+ * as kv_create and kv_open.
  */
 enum error restore_rows(struct ledger *l, const struct clock_now *now, bool adopt);
 
