@@ -13,10 +13,16 @@
  *     than what its calls have come to. What a call has used beyond its reservation is charged as
  *     of now, since its own segment may be in a copy already, but under the date whose counters it
  *     goes to.
+ *   - Rows that go while processes run (somebody empties the run directory) are restored by one of
+ *     them, with all that the file grants. Another one may be in a transaction on the old rows: what
+ *     it charges within their grant is charged by the restore, too, and it gets no more, because the
+ *     file is written under the restorer's lock and only while the rows are in their place.
  */
 #include <string.h>
+#include <unistd.h>
 
 #include "store/batch.h"
+#include "store/liverows.h"
 #include "store/rows.h"
 
 static const enum subject subject_of[LEASE_SUBJECTS] = {
@@ -185,6 +191,20 @@ static enum error extend(struct batch *b, const struct zone *z, const struct cha
     return lease_write(l->path_lease, l->options.secret, l->schema.uuid, &file);
 }
 
+/* Rows that are in their place now are restored, should they go, from what is written here. */
+static enum error extend_in_place(struct batch *b, const struct zone *z, const struct charge *c,
+                                  struct lease_row *row)
+{
+    int lock;
+    enum error e = liverows_hold(b->ledger, &lock);
+
+    if (e != ERROR_NONE)
+        return e;
+    e = extend(b, z, c, row);
+    close(lock);
+    return e;
+}
+
 /* ---- charging ---- */
 
 static bool fits(const struct charge *c, const struct lease_row *row)
@@ -203,7 +223,7 @@ static enum error charge(struct batch *b, const struct zone *z, const struct cha
     enum error e = ERROR_NONE;
 
     if (!lease_covers(row, b->state.time.time_ms, c->day) || !fits(c, row))
-        e = extend(b, z, c, row);
+        e = extend_in_place(b, z, c, row);
     for (unsigned i = 0; i < LEASE_SUBJECTS && e == ERROR_NONE; i++)
         for (unsigned u = 0; u < UNITS_SUMMED && is_charged(c, i); u++)
             row->charged[i].of[u] = amount_add(row->charged[i].of[u], c->more.of[u]);
@@ -299,19 +319,30 @@ enum error batch_lease_close(struct batch *b, struct op *op)
     return put_row(b, &row);
 }
 
+static enum error prune(struct ledger *l, uint64_t first)
+{
+    struct lease file;
+    enum error e = lease_read(l->path_lease, l->options.secret, l->schema.uuid, &file);
+
+    if (e != ERROR_NONE || !lease_prune(&file, first))
+        return e;
+    return lease_write(l->path_lease, l->options.secret, l->schema.uuid, &file);
+}
+
 /* The row stays as it is: the transaction is there for its lock. */
 enum error batch_lease_prune(struct batch *b, struct op *op)
 {
     const uint64_t *first = op->order;
-    struct ledger *l = b->ledger;
-    struct lease file;
+    int lock;
+    enum error e;
 
-    if (!l->options.lease)
+    if (!b->ledger->options.lease)
         return ERROR_NONE;
-    enum error e = lease_read(l->path_lease, l->options.secret, l->schema.uuid, &file);
-    if (e != ERROR_NONE || !lease_prune(&file, *first))
+    if ((e = liverows_hold(b->ledger, &lock)) != ERROR_NONE)
         return e;
-    return lease_write(l->path_lease, l->options.secret, l->schema.uuid, &file);
+    e = prune(b->ledger, *first);
+    close(lock);
+    return e;
 }
 
 /* ---- after an unclean start ---- */

@@ -56,7 +56,7 @@ static enum error remove_directory(const char *path)
     return ok && rmdir(path) == 0 ? ERROR_NONE : ERROR_SYSTEM;
 }
 
-enum error liverows_lock(const struct ledger *l, int *fd)
+static enum error lock_within(const struct ledger *l, int64_t wait_ms, int *fd)
 {
     struct file_id held, there;
     int f = open(l->run, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
@@ -64,7 +64,7 @@ enum error liverows_lock(const struct ledger *l, int *fd)
 
     if (f < 0)
         return ERROR_RUN_MISSING;
-    e = file_lock(f, LEDGER_WAIT_MS);
+    e = file_lock(f, wait_ms);
     /* Somebody may have put another directory there meanwhile. */
     if (e == ERROR_NONE &&
         (file_id_fd(f, &held) != ERROR_NONE || file_id_path(l->run, &there) != ERROR_NONE ||
@@ -74,6 +74,25 @@ enum error liverows_lock(const struct ledger *l, int *fd)
         close(f);
     else
         *fd = f;
+    return e;
+}
+
+enum error liverows_lock(const struct ledger *l, int *fd)
+{
+    return lock_within(l, LIVEROWS_WAIT_MS, fd);
+}
+
+enum error liverows_hold(struct ledger *l, int *fd)
+{
+    int lock;
+    enum error e = lock_within(l, 0, &lock);
+
+    if (e != ERROR_NONE)
+        return e;
+    if ((e = ledger_verify_files(l)) != ERROR_NONE)
+        close(lock);
+    else
+        *fd = lock;
     return e;
 }
 
