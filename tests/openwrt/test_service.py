@@ -336,6 +336,23 @@ def test_what_faces_the_web_is_not_roots(router):
         assert path.owner() == "root" and path.stat().st_mode & 0o022 == 0
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="another user than the tests' own is needed")
+@pytest.mark.parametrize("server", ["uhttpd", "lighttpd"])
+def test_a_store_that_root_put_back_is_the_users_again(router, server):
+    """A program that uhttpd starts becomes whoever has the store: it would stay root."""
+    router.configure(main={"server": server})
+    router.init("start")
+    beside = router.state / "key"
+    beside.touch(mode=0o600)
+    (router.store / "link").symlink_to(beside)
+    subprocess.run(["chown", "-Rh", "0:0", router.store, router.state / "secret"], check=True)
+    router.init("boot")
+    there = [router.state / "secret", router.store, *(path for path in router.store.iterdir() if not path.is_symlink())]
+    assert len(there) > 3 and {path.owner() for path in there} == {USER}
+    assert {path.owner() for path in (router.state, router.made, beside)} == {"root"}
+    assert router.pennygate("check").returncode == 0
+
+
 def test_maintain_runs_until_it_is_told_to_stop(router):
     router.configure(main={"server": "uhttpd"})
     router.init("start")
