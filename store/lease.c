@@ -178,6 +178,28 @@ bool lease_covers(const struct lease_row *r, int64_t store_ms, int64_t day)
     return !r->closed && s->from_ms <= store_ms && store_ms < s->until_ms && s->day == day;
 }
 
+/* The later one keeps its begin, by which it is known what went before it. */
+static bool join(struct lease_segment *later, const struct lease_segment *s)
+{
+    if (s->until_ms != later->until_ms || s->day != later->day || s->from_ms > later->from_ms)
+        return false;
+    for (unsigned i = 0; i < LEASE_SUBJECTS; i++)
+        for (unsigned u = 0; u < UNITS_SUMMED; u++)
+            later->granted[i].of[u] = amount_add(later->granted[i].of[u], s->granted[i].of[u]);
+    return true;
+}
+
+static bool make_room(struct lease *l)
+{
+    for (unsigned i = 0; i + 1 < l->n; i++)
+        if (join(&l->segment[i + 1], &l->segment[i])) {
+            l->n--;
+            memmove(&l->segment[i], &l->segment[i + 1], (l->n - i) * sizeof *l->segment);
+            return true;
+        }
+    return false;
+}
+
 bool lease_put(struct lease *l, const struct lease_segment *s)
 {
     unsigned at = 0;
@@ -185,8 +207,11 @@ bool lease_put(struct lease *l, const struct lease_segment *s)
     while (at < l->n && l->segment[at].serial < s->serial)
         at++;
     if (at == l->n || l->segment[at].serial != s->serial) {
-        if (l->n == LEASE_SEGMENTS)
-            return false;
+        if (l->n == LEASE_SEGMENTS) {
+            if (at < l->n || !make_room(l))
+                return false;
+            at = l->n;
+        }
         memmove(&l->segment[at + 1], &l->segment[at], (l->n - at) * sizeof *l->segment);
         l->n++;
     }
@@ -222,7 +247,7 @@ bool lease_has(const struct lease *l, const struct lease_segment *of_row)
     if (of_row->serial < l->copied)
         return true;
     for (unsigned i = 0; i < l->n; i++)
-        if (l->segment[i].serial == of_row->serial)
+        if (l->segment[i].serial >= of_row->serial) /* or they have become one */
             return grants(&l->segment[i], of_row);
     return of_row->serial == 0; /* there has been none */
 }

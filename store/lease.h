@@ -37,8 +37,8 @@
 #include "platform/mac.h"
 #include "store/rule.h"
 
-/* Without a copy for so many segments (hours with use, mostly) one is made before the next begins:
- * bounds the file to less than 1 KiB. */
+/* Without a copy for so many hours with use one is made before the next begins: bounds the file to
+ * less than 1 KiB. */
 #define LEASE_SEGMENTS 8
 
 enum lease_subject { LEASE_EVERYONE, LEASE_ANONYMOUS, LEASE_SUBJECTS };
@@ -76,7 +76,11 @@ enum error lease_write(const char *path, const uint8_t secret[MAC_SIZE], const u
 /* Whether what is charged at the instant under the date belongs to the segment under way. */
 bool lease_covers(const struct lease_row *r, int64_t store_ms, int64_t day);
 
-/* Puts the segment in its place, over one of the same serial. False, l untouched: it is full. */
+/*
+ * Puts the segment in its place, over one of the same serial. Where there is no room for a new one
+ * two of the same hour and date become one, which a copy must contain both of: each copy that
+ * fails ends a segment. False, l untouched: it is full.
+ */
 bool lease_put(struct lease *l, const struct lease_segment *s);
 
 /* Lets go of the segments below `first`, which a copy contains. False: there is nothing to do. */

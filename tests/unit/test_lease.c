@@ -389,6 +389,58 @@ static void a_full_file_wants_a_copy(void **state)
     assert_int_equal(lease_file(f).copied, LEASE_SEGMENTS + 1);
 }
 
+/* Each ends a segment; the site goes on as long as it would without one. */
+static void copies_that_fail_do_not_fill_the_file(void **state)
+{
+    struct leased *f = *state;
+    struct lease file;
+    uint64_t granted = 0;
+
+    for (unsigned i = 0; i < 3 * LEASE_SEGMENTS; i++, f->b.state.time.time_ms += 1000) {
+        assert_int_equal(lease_charged(f, 1, 0, 0), i + 1);
+        assert_error(lease_close(f), ERROR_NONE);
+    }
+    assert_false(atomic_load(&f->ledger.wants_copy));
+    file = lease_file(f);
+    for (unsigned i = 0; i < file.n; i++)
+        granted += file.segment[i].granted[LEASE_EVERYONE].of[UNIT_CALLS];
+    assert_true(granted >= 3 * LEASE_SEGMENTS);
+    f->b.state.time.time_ms += HOUR_MS;
+    for (unsigned i = 0; i + 1 < LEASE_SEGMENTS; i++, f->b.state.time.time_ms += HOUR_MS)
+        lease_charged(f, 1, 0, 0);
+    assert_error(lease_charge(f, 1, 0, 0, &f->op.reservation), ERROR_BUSY);
+}
+
+static void only_segments_of_the_same_windows_become_one(void **state)
+{
+    static const struct lease_segment next = {.serial = 5 + LEASE_SEGMENTS};
+    struct lease l = full_lease(), before = l;
+    struct lease_segment *s = l.segment;
+
+    (void)state;
+    assert_true(lease_put(&l, &next));
+    assert_int_equal(l.n, LEASE_SEGMENTS);
+    assert_int_equal(s[0].serial, 6);
+    assert_int_equal(s[0].from_ms, START_MS + 1);
+    assert_int_equal(s[0].granted[0].of[0], 2);
+    assert_int_equal(s[0].granted[0].of[2], AMOUNT_MAX);
+    assert_int_equal(s[0].granted[1].of[1], 10);
+    assert_int_equal(s[1].serial, 7);
+    for (unsigned i = 0; i < LEASE_SEGMENTS; i++)
+        assert_true(lease_has(&l, &before.segment[i]));
+    assert_int_equal(s[LEASE_SEGMENTS - 1].serial, next.serial);
+    l = full_lease();
+    for (unsigned i = 0; i < l.n;
+         i++) /* another hour, another date, or a clock reset between */
+        s[i] = (struct lease_segment){.serial = 5 + i,
+                                      .from_ms = START_MS + 10 - (i + 2) / 3,
+                                      .until_ms = START_MS + HOUR_MS + (i + 1) / 3,
+                                      .day = START_DAY + i / 3};
+    before = l;
+    assert_false(lease_put(&l, &next));
+    assert_memory_equal(&l, &before, sizeof l);
+}
+
 static void a_copy_lets_go_of_what_it_has(void **state)
 {
     struct leased *f = *state;
@@ -722,6 +774,8 @@ int main(void)
         cmocka_unit_test(segments_end_with_the_hour_and_the_date),
         test(a_changed_zone_is_another_date),
         test(a_full_file_wants_a_copy),
+        test(copies_that_fail_do_not_fill_the_file),
+        test(only_segments_of_the_same_windows_become_one),
         test(a_copy_lets_go_of_what_it_has),
         test(a_serial_is_never_one_that_a_copy_has),
         cmocka_unit_test(give_backs_are_of_the_segment_that_was_charged),
