@@ -36,7 +36,7 @@ static const enum subject subject_of[LEASE_SUBJECTS] = {
  * with use one more: some 60 a day for a day's limits, nothing to flash that bears 10000
  * erasures of each block. One unclean stop wastes at most this part, and what was given back
  * since it was granted, for each segment that the copy lacks: one or two with a copy each hour,
- * LEASE_SEGMENTS where only a full file has one made.
+ * LEASE_SEGMENTS where only a full file has one made, and one more for each copy that failed.
  */
 #define SHARE        32
 #define LONG_SECONDS 3600 /* in a shorter window what is wasted is soon forgotten */
