@@ -1948,6 +1948,28 @@ static void test_what_a_process_is_built_by(void **state)
     config_drop(c);
 }
 
+static void test_a_span_is_no_finer_than_is_of_use(void **state)
+{
+    static const struct {
+        uint64_t s;
+        const char *says;
+    } rows[] = {
+        {0, "0s"},          {59, "59s"},
+        {7199, "7199s"},    {7200, "2h"},
+        {7200 + 59, "2h"},  {7200 + 60, "121m"},
+        {10799, "179m"},    {2 * 86400 - 1, "2879m"},
+        {2 * 86400, "2d"},  {2 * 86400 + 3599, "2d"},
+        {49 * 3600, "49h"},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        char text[CONFIG_VALUE_MAX];
+
+        assert_string_equal(config_value_span(rows[i].s * 1000 + 999, text), rows[i].says);
+    }
+}
+
 /* ---- profiles ---- */
 
 static void test_a_profile_is_a_set_of_defaults(void **state)
@@ -2210,6 +2232,7 @@ int main(void)
         cmocka_unit_test(test_policy),
         cmocka_unit_test(test_server_defaults),
         cmocka_unit_test(test_what_a_process_is_built_by),
+        cmocka_unit_test(test_a_span_is_no_finer_than_is_of_use),
         cmocka_unit_test(test_a_profile_is_a_set_of_defaults),
         cmocka_unit_test(test_the_manual_tells_the_table),
         cmocka_unit_test(test_the_manual_tells_the_profiles),

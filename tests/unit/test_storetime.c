@@ -140,6 +140,32 @@ static void test_nothing_that_it_ended_is_erased_for_a_day_after_a_step(void **s
     }
 }
 
+static void test_what_timed_work_notes_although_nothing_else_is_written(void **state)
+{
+    static const struct {
+        const char *why;
+        int64_t wall_ms, boot_ms;
+        uint8_t boot;
+        bool is;
+    } rows[] = {
+        {"a quiet day with a right clock", T + DAY_MS, 1000 + DAY_MS, 1, false},
+        {"a step of a day", T + DAY_MS, 1000, 1, false},
+        {"a longer one: its hold is to begin", T + DAY_MS + 1, 1000, 1, true},
+        {"another boot", T + 1, 1, 2, true},
+        {"ahead of the clock, not gone on for long", T - HOUR_MS, 999 + 2 * STORETIME_NOTE_MS,
+         1, false},
+        {"and for so long", T - HOUR_MS, 1000 + 2 * STORETIME_NOTE_MS, 1, true},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < N(rows); i++) {
+        struct storetime s = {T, 1000, 0, 0, {1}};
+        struct clock_now now = reading(rows[i].wall_ms, rows[i].boot_ms, rows[i].boot);
+        print_message("    %s\n", rows[i].why);
+        assert_int_equal(storetime_must_note(&s, &now), rows[i].is);
+    }
+}
+
 static void test_a_hold_outlives_later_writes(void **state)
 {
     (void)state;
@@ -151,6 +177,8 @@ static void test_a_hold_outlives_later_writes(void **state)
     storetime_advance(&s, &now);
     assert_int_equal(s.hold_until_ms, hold);
     assert_int_equal(storetime_erase_ms(&s, s.time_ms), T);
+    assert_int_equal(storetime_erase_ms(&s, T - 1),
+                     T - 1); /* never later than what is asked for */
 }
 
 static const struct {
@@ -211,6 +239,7 @@ int main(void)
         cmocka_unit_test(test_it_joins_the_clock_again),
         cmocka_unit_test(test_boot_time_never_goes_back_within_a_boot),
         cmocka_unit_test(test_nothing_that_it_ended_is_erased_for_a_day_after_a_step),
+        cmocka_unit_test(test_what_timed_work_notes_although_nothing_else_is_written),
         cmocka_unit_test(test_a_hold_outlives_later_writes),
         cmocka_unit_test(test_waits_are_exact_in_real_time),
         cmocka_unit_test(test_hostile_stored_values),
