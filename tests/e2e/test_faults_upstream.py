@@ -253,10 +253,9 @@ def may_mount():
     return subprocess.run([*INSTEAD, ROOTS, "true"], capture_output=True, check=False).returncode == 0
 
 
-@pytest.mark.skipif(not may_mount(), reason="no mount namespaces here")
-@pytest.mark.parametrize("ca_file, status", [(None, 200), ("other", 502), ("right", 200)])
-def test_beside_a_ca_file_the_systems_certificates_are_not_trusted(site, upstream, ca_file, status):
-    place = site(init=False)
+def trusted_by_the_system(place):
+    """A server's context with a certificate that is in the system's directory, and in right.crt, as it
+    is not in other.crt; and what a program is to be started by to see that directory."""
     path, context = certificate(place.directory, "right")
     certificate(place.directory, "other", address="192.0.2.1")
     roots = place.directory / "roots"
@@ -265,9 +264,32 @@ def test_beside_a_ca_file_the_systems_certificates_are_not_trusted(site, upstrea
                           check=True).stdout.strip()
     shutil.copy(path, roots / f"{name}.0")
     shutil.copy(path, roots / "ca-certificates.crt")  # for one that was built with a file
+    return context, [*INSTEAD, str(roots)]
+
+
+@pytest.mark.skipif(not may_mount(), reason="no mount namespaces here")
+@pytest.mark.parametrize("ca_file, status", [(None, 200), ("other", 502), ("right", 200)])
+def test_beside_a_ca_file_the_systems_certificates_are_not_trusted(site, upstream, ca_file, status):
+    place = site(init=False)
+    context, prefix = trusted_by_the_system(place)
     api = upstream(plain(body=whole("openai", False)), tls=context)
     place.demo.update({"url": api.url, "ca-file": ca_file and place.directory / f"{ca_file}.crt"})
     place.write()
-    server = place.init().start("external", prefix=[*INSTEAD, str(roots)])
+    server = place.init().start("external", prefix=prefix)
     assert server.chat(ASK).status == status
     assert api.count == (status == 200)
+
+
+@pytest.mark.skipif(not may_mount(), reason="no mount namespaces here")
+@pytest.mark.parametrize("ca_file, delivered", [(None, True), ("other", False), ("right", True)])
+def test_nor_for_alerts(site, upstream, ca_file, delivered):
+    place = site(limits={"site-day": limit("everyone", "calls", "day", 1)}, init=False)
+    context, prefix = trusted_by_the_system(place)
+    taker = upstream(lambda send, head: send(b"HTTP/1.1 204 None\r\nConnection: close\r\n\r\n"), tls=context)
+    place.sections["alerts"] = {"url": taker.url, "ca-file": ca_file and place.directory / f"{ca_file}.crt"}
+    place.write()
+    server = place.init().start("external", prefix=prefix)
+    assert server.chat(ASK).status == 200
+    what = "event=alert_delivered" if delivered else "event=alert_not_delivered"
+    until(lambda: what in server.log(), 10, what)
+    assert (taker.count > 0) == delivered
