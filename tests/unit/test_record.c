@@ -348,6 +348,24 @@ static void an_instant_in_a_key_is_bounded(void **state)
     assert_false(key_instant(TABLE_DRY, &(struct kv_slice){key.bytes, key.n}, &at));
 }
 
+/* Whatever is not 0 is true, and a bool has no third value. */
+static void test_a_truth_is_none_or_one(void **state)
+{
+    const struct state in = {.paused = true};
+    struct state out;
+    struct record r;
+    uint8_t byte;
+
+    (void)state;
+    record_state(&in, &r);
+    for (size_t i = 0; i < r.n; i++) /* paused is the one member that is 1 in it */
+        if (i > 0 && r.bytes[i] == 1)
+            r.bytes[i] = 2;
+    assert_true(record_state_read(&(struct kv_slice){r.bytes, r.n}, &out));
+    memcpy(&byte, &out.paused, 1);
+    assert_int_equal(byte, 1);
+}
+
 /* One without a step is as it always was: nobody has to upgrade a store. */
 static void test_a_state_says_when_its_last_step_was(void **state)
 {
@@ -385,6 +403,7 @@ int main(void)
         cmocka_unit_test(the_overhead_that_was_learnt_is_bounded),
         cmocka_unit_test(a_key_was_issued_in_some_year),
         cmocka_unit_test(an_instant_in_a_key_is_bounded),
+        cmocka_unit_test(test_a_truth_is_none_or_one),
         cmocka_unit_test(test_a_state_says_when_its_last_step_was),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
