@@ -348,6 +348,22 @@ static void an_instant_in_a_key_is_bounded(void **state)
     assert_false(key_instant(TABLE_DRY, &(struct kv_slice){key.bytes, key.n}, &at));
 }
 
+static void test_a_day_is_one_of_an_instant(void **state)
+{
+    const int64_t last = INSTANT_MAX_MS / (24 * 3600 * 1000);
+
+    (void)state;
+    for (int64_t day = last - 1; day <= last + 1; day++) {
+        const struct overhead in = {.tokens = 1, .day = day};
+        struct overhead out;
+        struct record r;
+
+        record_overhead(&in, &r);
+        assert_int_equal(record_overhead_read(&(struct kv_slice){r.bytes, r.n}, &out),
+                         day <= last);
+    }
+}
+
 /* Whatever is not 0 is true, and a bool has no third value. */
 static void test_a_truth_is_none_or_one(void **state)
 {
@@ -403,6 +419,7 @@ int main(void)
         cmocka_unit_test(the_overhead_that_was_learnt_is_bounded),
         cmocka_unit_test(a_key_was_issued_in_some_year),
         cmocka_unit_test(an_instant_in_a_key_is_bounded),
+        cmocka_unit_test(test_a_day_is_one_of_an_instant),
         cmocka_unit_test(test_a_truth_is_none_or_one),
         cmocka_unit_test(test_a_state_says_when_its_last_step_was),
     };
