@@ -364,6 +364,19 @@ static void test_a_day_is_one_of_an_instant(void **state)
     }
 }
 
+static void test_what_is_no_value_changes_nothing(void **state)
+{
+    const struct amounts in = {{1, 2, 3}};
+    struct amounts out = {{7, 7, 7}};
+    struct record r;
+
+    (void)state;
+    record_amounts(&in, &r);
+    assert_false(record_amounts_read(&(struct kv_slice){r.bytes, r.n - 1}, &out));
+    for (unsigned u = 0; u < UNITS_SUMMED; u++)
+        assert_int_equal(out.of[u], 7);
+}
+
 /* Whatever is not 0 is true, and a bool has no third value. */
 static void test_a_truth_is_none_or_one(void **state)
 {
@@ -420,6 +433,7 @@ int main(void)
         cmocka_unit_test(a_key_was_issued_in_some_year),
         cmocka_unit_test(an_instant_in_a_key_is_bounded),
         cmocka_unit_test(test_a_day_is_one_of_an_instant),
+        cmocka_unit_test(test_what_is_no_value_changes_nothing),
         cmocka_unit_test(test_a_truth_is_none_or_one),
         cmocka_unit_test(test_a_state_says_when_its_last_step_was),
     };
