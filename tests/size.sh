@@ -22,18 +22,22 @@ owner=''
 [ "$(id -u)" != 0 ] || owner='--owner root'
 # shellcheck disable=SC2086 # two words or none
 "$scratch/pennygate" init $owner -c "$scratch/conf" >/dev/null
+# threads PROFILE: its streams, two workers more, and the one that accepts.
+threads() {
+    case $1 in router) echo 7 ;; board) echo 11 ;; vps) echo 35 ;; esac
+}
 for profile in ${2:-router board vps}; do
     rm -f "$scratch/socket"
     PENNYGATE_SERVER_PROFILE=$profile "$scratch/pennygate" serve -c "$scratch/conf" >"$scratch/log" 2>&1 &
     pid=$!
-    until [ -S "$scratch/socket" ]; do
+    until [ "$(find "/proc/$pid/task" -mindepth 1 -maxdepth 1 | wc -l)" -ge "$(threads "$profile")" ]; do
         kill -0 "$pid" || { cat "$scratch/log"; exit 1; }
         sleep 0.05 # poll
     done
     kib=$(awk '/^Pss:/ { print $2 }' "/proc/$pid/smaps_rollup")
     if [ -n "${2:-}" ]; then echo "$kib"; else echo "idle:     $kib KiB PSS, profile $profile"; fi
     kill "$pid"
-    wait "$pid"
+    wait "$pid" || true # by its own end or by the signal
     pid=''
 done
 [ -z "${2:-}" ] || exit 0
