@@ -445,7 +445,7 @@ static void put_fields(struct put *p, const struct field *f, const void *from)
 /* `to` NULL: only looks at them. */
 static void get_fields(struct get *g, const struct field *f, void *to)
 {
-    uint8_t unused[UINT8_MAX]; /* no member that a table can name is longer */
+    uint8_t unused[UINT8_MAX] = {0}; /* no member that a table can name is longer */
 
     for (; f->size > 0; f++) {
         uint8_t *at = to != NULL ? (uint8_t *)to + f->offset : unused;
