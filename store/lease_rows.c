@@ -13,10 +13,10 @@
  *     than what its calls have come to. What a call has used beyond its reservation is charged as
  *     of now, since its own segment may be in a copy already, but under the date whose counters it
  *     goes to.
- *   - Rows that go while processes run (somebody empties the run directory) are restored by one of
- *     them, with all that the file grants. Another one may be in a transaction on the old rows: what
- *     it charges within their grant is charged by the restore, too, and it gets no more, because the
- *     file is written under the restorer's lock and only while the rows are in their place.
+ *   - Rows that go while processes run (somebody empties the run directory) are restored by one
+ *     of them, with all that the file grants. Another one may be in a transaction on the old rows:
+ *     what it charges within their grant is charged by the restore, too, and it gets no more,
+ *     because the file is written under the restorer's lock and only while the rows are in place.
  */
 #include <string.h>
 #include <unistd.h>
