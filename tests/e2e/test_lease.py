@@ -25,8 +25,8 @@ LIMITS = {"visitor-day": limit("address", "calls", "day", 100000),
 class Leased(Site):
     """Its run directory stands for tmpfs, its store for flash."""
 
-    def __init__(self, model, **options):
-        super().__init__(model, limits=LIMITS, options={"durability": "lease"}, **options)
+    def __init__(self, model, limits=None, **options):
+        super().__init__(model, limits=limits or LIMITS, options={"durability": "lease"}, **options)
         self.run_directory = self.directory / "run"
         self.site["run-directory"] = self.run_directory
         self.rows = self.run_directory / "store"
