@@ -3,12 +3,10 @@ has used. Power is lost here by SIGKILL for all, and everything that the run dir
 import contextlib
 import json
 import os
-import random
 import shutil
 import signal
 import subprocess
 import tempfile
-import threading
 
 import pytest
 
@@ -331,56 +329,6 @@ def test_flash_that_cannot_be_written_lets_nobody_beyond_the_lease(leased, mode)
     until(lambda: server.chat().status == 200, 10, "an admission, without a new start")
     place.lose_power(server)
     assert place.used("site-day") > admitted
-
-
-def ask_until(server, stop, admitted):
-    while not stop.is_set():
-        try:
-            if server.chat().status == 200:
-                admitted.append(1)
-        except OSError:
-            pass
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("seed", range(3))
-def test_power_is_lost_at_any_moment(leased, seed):
-    """With callers at work, copies made meanwhile, and restores that are cut off, too: the site's
-    limit is never below what was admitted, and never has more been admitted than its max."""
-    chance = random.Random(seed)
-    place = leased()
-    total = 0
-    for _ in range(8):
-        admitted, stop = [], threading.Event()
-        server = place.start("external")
-        threads = [threading.Thread(target=ask_until, args=(server, stop, admitted)) for _ in range(3)]
-        for thread in threads:
-            thread.start()
-        until(lambda: len(admitted) >= chance.randrange(1, 12), 20, "some calls")
-        copier = None
-        if chance.random() < 0.5:
-            copier = subprocess.Popen([place.program, "maintain", "--stop", "-c", place.config],
-                                      env=place.environment(), stderr=subprocess.DEVNULL)
-        kill_gateways(server)
-        if copier is not None:
-            copier.kill()
-            copier.wait(10)
-        stop.set()
-        for thread in threads:
-            thread.join(60)
-        server.stop()
-        place.forget()
-        for _ in range(chance.randrange(3)):  # a restore that is cut off
-            one = subprocess.Popen([place.program, "stats", "-c", place.config], env=place.environment(),
-                                   stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-            try:
-                one.wait(chance.random() * 0.02)
-            except subprocess.TimeoutExpired:
-                one.kill()
-                one.wait(10)
-        total += len(admitted)
-        assert min(total, SITE_MAX) <= place.used("site-day"), "use was forgotten"
-    assert total <= SITE_MAX
 
 
 def test_nobody_but_the_owner_reads_it(leased):

@@ -179,8 +179,11 @@ static inline uint64_t truth_most(struct truth *t, unsigned first, int64_t lengt
 
     for (unsigned i = first; i < atomic_load(&t->n); i++) {
         int64_t at = t->event[i].slides_ms;
+
+        if (at == NEVER)
+            continue;
         const struct span s = {at - length_ms + 1, at + 1, anonymous, true};
-        uint64_t sum = at == NEVER ? 0 : truth_used(t, &s, unit, true);
+        uint64_t sum = truth_used(t, &s, unit, true);
 
         most = sum > most ? sum : most;
     }
