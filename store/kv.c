@@ -27,8 +27,8 @@
 #define MAIN_TABLE    1 /* LMDB's own numbers: the free list is 0, the unnamed table is 1 */
 #define FREE_TABLE    0
 #define META_PAGES    2
-#define OPEN_TRIES    5    /* of 16000 opens in a bad churn 952, 13, 1, 0 fail this often */
-#define BEGIN_TRIES   3    /* the map can grow again while one follows it */
+#define OPEN_TRIES    5 /* of 16000 opens in a bad churn 952, 13, 1, 0 fail this often */
+#define BEGIN_TRIES   3 /* the map can grow again while one follows it, and commits overtake */
 #define REMAP_WAIT_MS 2000 /* for the transactions of this process; no caller waits longer */
 
 struct kv_txn {
@@ -370,6 +370,9 @@ static int start(struct kv_txn *t)
  * pages tell. They are never behind in a sound store, since a commit writes them first.
  * A number 0 beside pages of a later one: whoever made the lock file was killed before it had
  * one, and who waited for it goes on with what there is. All must let go, to make it anew.
+ * A reader that loses its turn between the number and the page of its parity can be overtaken by two
+ * commits, and reads the later of them, which may not be on the disk yet: a sum could fall, and a
+ * walk take pages for freed in the future. ERROR_BUSY: it begins again.
  */
 static enum error check_number(const struct kv_txn *t)
 {
@@ -379,7 +382,9 @@ static enum error check_number(const struct kv_txn *t)
 #endif
     if (mdb_env_info(t->kv->env, &info) || info.me_last_txnid < kv_last_id(t))
         return ERROR_STORE_ROLLED_BACK;
-    return kv_last_id(t) == 0 && info.me_last_txnid > 0 ? ERROR_STORE_IO : ERROR_NONE;
+    if (kv_last_id(t) == 0 && info.me_last_txnid > 0)
+        return ERROR_STORE_IO;
+    return info.me_last_txnid > kv_last_id(t) + 1 ? ERROR_BUSY : ERROR_NONE;
 }
 
 static enum error begin(struct kv_txn *t)
@@ -404,8 +409,10 @@ static enum error begin(struct kv_txn *t)
             e = follow_map(kv);
         else if (rc == MDB_READERS_FULL)
             kv_clear_readers(kv);
-        else
+        else if (e != ERROR_BUSY || i + 1 == BEGIN_TRIES)
             break;
+        else
+            e = ERROR_NONE;
     }
     return e ? e : error_of(rc);
 }

@@ -9,14 +9,17 @@
 
 #include <cmocka.h>
 
+#include <poll.h>
 #include <pthread.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdatomic.h>
+#include <sys/mman.h>
 #include <sys/mount.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
+#include <sys/time.h>
 
 #include "platform/clock.h"
 #include "tests/unit/kv_scratch.h"
@@ -1187,6 +1190,83 @@ static void test_older_copy_under_a_running_process_F42(void **state)
     }
 }
 
+/* ---- a reader that is overtaken while it begins ---- */
+
+#define OVERTAKEN 400 /* of so many interruptions some ten hit the place */
+
+/* Shared with the writer: how many commits are wanted, and how many there are. */
+static struct overtaking {
+    _Atomic uint64_t wanted, done;
+} * overtaking;
+static volatile sig_atomic_t interruptions;
+
+/* Each transaction says in a row which one it is. */
+static void commit_as_wanted(const char *directory, int fd)
+{
+    struct kv *kv;
+    struct kv_txn *t;
+    child_must(kv_open_unsynced(directory, MAP, &kv) == ERROR_NONE);
+    for (bool told = false;; atomic_fetch_add(&overtaking->done, 1)) {
+        while (told && atomic_load(&overtaking->done) >= atomic_load(&overtaking->wanted))
+            sched_yield();
+        child_must(kv_begin_write(kv, &t) == ERROR_NONE);
+        uint64_t id = kv_last_id(t) + 1;
+        child_must(kv_put(t, "id", 2, &id, sizeof id) == ERROR_NONE &&
+                   kv_commit(t) == ERROR_NONE);
+        if (!told)
+            child_must(write(fd, "x", 1) == 1);
+        told = true;
+    }
+}
+
+/* As if we had lost our turn, wherever we are, for as long as the writer takes to overtake us. */
+static void lose_turn(int signal)
+{
+    uint64_t until = atomic_load(&overtaking->done) + 3;
+    int64_t end = clock_monotonic_ms() + WAIT_MS;
+    (void)signal;
+    atomic_store(&overtaking->wanted, until);
+    while (atomic_load(&overtaking->done) < until && clock_monotonic_ms() < end)
+        sched_yield();
+    interruptions++;
+}
+
+static void test_reader_that_is_overtaken_F48(void **state)
+{
+    (void)state;
+    const struct sigaction lose = {.sa_handler = lose_turn, .sa_flags = SA_RESTART};
+    struct itimerval often = {{0, 200}, {0, 200}}, never = {0};
+    const char *d = make_store("s", 0, 0);
+    struct kv_txn *t = NULL;
+    unsigned wrong = 0;
+    overtaking = mmap(NULL, sizeof *overtaking, PROT_READ | PROT_WRITE,
+                      MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    assert_true(overtaking != MAP_FAILED);
+    struct held_child c = start(commit_as_wanted, d);
+    struct kv *kv = NULL;
+    assert_error(kv_open_unsynced(d, MAP, &kv), ERROR_NONE);
+    interruptions = 0;
+    assert_int_equal(sigaction(SIGALRM, &lose, NULL) | setitimer(ITIMER_REAL, &often, NULL), 0);
+    while (interruptions < OVERTAKEN) {
+        struct kv_slice value;
+        uint64_t id = 0;
+        enum error e = kv_begin_read(kv, &t);
+        if (e == ERROR_BUSY)
+            continue; /* overtaken each time */
+        assert_error(e, ERROR_NONE);
+        assert_error(kv_get(t, "id", 2, &value), ERROR_NONE);
+        memcpy(&id, value.data, sizeof id);
+        wrong += id != kv_last_id(t);
+        kv_end_read(t);
+    }
+    assert_int_equal(setitimer(ITIMER_REAL, &never, NULL), 0);
+    assert_int_equal(wrong, 0);
+    kv_free_read(t);
+    kv_close(kv);
+    kill_9(c);
+    munmap(overtaking, sizeof *overtaking);
+}
+
 #define TEST(f) cmocka_unit_test_setup_teardown(f, scratch_make, scratch_remove)
 
 int main(void)
@@ -1214,6 +1294,7 @@ int main(void)
         TEST(test_file_that_vanishes_while_opening_F42),
         TEST(test_file_that_is_exchanged_while_opening_F42),
         TEST(test_older_copy_under_a_running_process_F42),
+        TEST(test_reader_that_is_overtaken_F48),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
