@@ -196,14 +196,16 @@ static enum error open_checked(const char *directory, size_t map_bytes, unsigned
 /*
  * LMDB 0.9.26-0.9.31 (ITS#9278): the last to close an environment destroys its mutexes, and who
  * is just then waiting to open finds them as they are; the first transaction fails with EINVAL.
- * They are made anew by who opens alone, and so all who have met must let go.
+ * They are made anew by who opens alone, and so all who have met must let go. On a loaded machine one
+ * that does not get its turn keeps the others for longer than they take, hence the doubled waits:
+ * 127 ms in all.
  */
 static enum error open_persistently(const char *directory, size_t map_bytes, unsigned flags,
                                     struct kv **out)
 {
     enum error e = open_checked(directory, map_bytes, flags, out);
-    for (int i = 1; i < OPEN_TRIES && e == ERROR_STORE_IO; i++) {
-        poll(NULL, 0, i);
+    for (int i = 0; i < OPEN_TRIES && e == ERROR_STORE_IO; i++) {
+        poll(NULL, 0, 1 << i);
         e = open_checked(directory, map_bytes, flags, out);
     }
     return e;

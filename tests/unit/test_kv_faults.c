@@ -1190,6 +1190,57 @@ static void test_older_copy_under_a_running_process_F42(void **state)
     }
 }
 
+/* ---- who makes LMDB's lock file anew is killed in the middle of it ---- */
+
+#define LOCK_HEAD 512 /* numbers and mutexes lie in it, behind magic and format */
+
+static void lock_and_forget_number(const char *directory, int fd)
+{
+    static const unsigned char zeros[LOCK_HEAD];
+    struct flock alone = {.l_type = F_WRLCK, .l_whence = SEEK_SET, .l_start = 0, .l_len = 1};
+    int lock = open(in(directory, "lock.mdb"), O_RDWR | O_CLOEXEC);
+    child_must(lock >= 0 && fcntl(lock, F_SETLK, &alone) == 0 &&
+               pwrite(lock, zeros + 8, sizeof zeros - 8, 8) == sizeof zeros - 8);
+    be_ready(fd);
+}
+
+/* As the kernel shows it: `1: -> POSIX  ADVISORY  READ 77 fe:00:1234 0 0`. */
+static bool somebody_waits_for(const char *path)
+{
+    char line[256], inode[32];
+    bool waits = false;
+    struct stat st;
+    assert_int_equal(stat(path, &st), 0);
+    snprintf(inode, sizeof inode, ":%llu ", (unsigned long long)st.st_ino);
+    FILE *f = fopen("/proc/locks", "re");
+    assert_non_null(f);
+    while (!waits && fgets(line, sizeof line, f))
+        waits = strstr(line, "->") && strstr(line, inode);
+    fclose(f);
+    return waits;
+}
+
+static void test_lock_file_that_nobody_has_finished_F45(void **state)
+{
+    (void)state;
+    const char *d = make_store("s", 3, 10);
+    int64_t end = clock_monotonic_ms() + WAIT_MS;
+    struct held_child c = start(lock_and_forget_number, d);
+    pid_t opener = fork();
+    assert_true(opener >= 0);
+    if (opener == 0) {
+        struct kv *kv = NULL;
+        struct kv_txn *t = NULL;
+        child_must(kv_open(d, MAP, &kv) == ERROR_NONE);
+        child_must(kv_begin_read(kv, &t) == ERROR_NONE && kv_last_id(t) > 0);
+        _exit(0);
+    }
+    while (!somebody_waits_for(in(d, "lock.mdb")) && clock_monotonic_ms() < end)
+        poll(NULL, 0, 1);
+    kill_9(c);
+    assert_int_equal(scratch_wait(opener), 0);
+}
+
 /* ---- a reader that is overtaken while it begins ---- */
 
 #define OVERTAKEN 400 /* of so many interruptions some ten hit the place */
@@ -1294,6 +1345,7 @@ int main(void)
         TEST(test_file_that_vanishes_while_opening_F42),
         TEST(test_file_that_is_exchanged_while_opening_F42),
         TEST(test_older_copy_under_a_running_process_F42),
+        TEST(test_lock_file_that_nobody_has_finished_F45),
         TEST(test_reader_that_is_overtaken_F48),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
