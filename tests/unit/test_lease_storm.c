@@ -132,21 +132,9 @@ static int64_t store_time(struct ledger *l)
     return t;
 }
 
-/* As a site that stays asks again: what died while it opened LMDB's lock file can keep the next one
- * out for a moment. */
-static enum error open_patiently(struct fixture *f)
-{
-    enum error e;
-
-    for (int i = 0; (e = ledger_open(&f->options, false, &f->ledger)) != ERROR_NONE && i < 50;
-         i++)
-        (void)poll(NULL, 0, 100);
-    return e;
-}
-
 static void open_again(struct world *w)
 {
-    enum error e = open_patiently(&w->f);
+    enum error e = ledger_open(&w->f.options, false, &w->f.ledger);
 
     if (e != ERROR_NONE)
         fail_msg("start %u: it cannot be opened: %s", w->starts, error_text(e));
@@ -302,7 +290,7 @@ static void *work(void *arg)
 static _Noreturn void be_a_process(struct fixture *f, uint64_t random)
 {
     struct worker w[THREADS];
-    enum error e = open_patiently(f);
+    enum error e = ledger_open(&f->options, false, &f->ledger);
 
     if (e != ERROR_NONE)
         _exit((int)e);
@@ -426,7 +414,7 @@ static void restore_and_die(struct world *w)
 
     assert_true(child >= 0);
     if (child == 0) {
-        enum error e = open_patiently(&w->f);
+        enum error e = ledger_open(&w->f.options, false, &w->f.ledger);
 
         if (e != ERROR_NONE)
             _exit((int)e);
