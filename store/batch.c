@@ -191,18 +191,6 @@ static void drop_places(struct ledger *l, struct op *list)
     }
 }
 
-/* Who restored live rows that went while the lease was being written may have read it before: what
- * was charged here would be nowhere. */
-static enum error commit(struct batch *b)
-{
-    enum error e = b->granted ? ledger_verify_files(b->ledger) : ERROR_NONE;
-
-    if (e == ERROR_NONE)
-        return kv_commit(b->txn);
-    kv_abort(b->txn);
-    return e;
-}
-
 /* One try. *list is filled once the write lock is held, so that waiters can withdraw until
  * then. */
 static enum error attempt(struct ledger *l, struct op *(*take)(void *), void *arg,
@@ -230,7 +218,7 @@ static enum error attempt(struct ledger *l, struct op *(*take)(void *), void *ar
         kv_abort(b.txn);
         return e;
     }
-    e = commit(&b);
+    e = kv_commit(b.txn);
     if (e == ERROR_NONE) {
         note_committed(&b);
         batch_drop_keys(&b);

@@ -15,7 +15,6 @@ struct batch {
     bool erased;          /* ended rows were looked for */
     bool old_keys;        /* period keys can go, once the time by which they can is committed */
     bool changed;         /* otherwise the transaction is aborted: refusals write nothing */
-    bool granted;         /* the lease was written for it */
     struct policy policy; /* of the last operation: zone and retention for upkeep */
     struct history_day day; /* the history record in hand; written when another is needed */
     bool day_loaded, day_changed;

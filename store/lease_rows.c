@@ -187,7 +187,6 @@ static enum error extend(struct batch *b, const struct zone *z, const struct cha
     grant_all(c, row);
     if (!lease_put(&file, &row->segment))
         return ask_for_copy(l);
-    b->granted = true;
     return lease_write(l->path_lease, l->options.secret, l->schema.uuid, &file);
 }
 

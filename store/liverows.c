@@ -79,7 +79,7 @@ static enum error lock_within(const struct ledger *l, int64_t wait_ms, int *fd)
 
 enum error liverows_lock(const struct ledger *l, int *fd)
 {
-    return lock_within(l, LIVEROWS_WAIT_MS, fd);
+    return lock_within(l, LEDGER_WAIT_MS, fd);
 }
 
 enum error liverows_hold(struct ledger *l, int *fd)

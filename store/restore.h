@@ -10,8 +10,8 @@
  * Why it gives nobody a fresh budget: copy, lease and period keys are believed under MACs of the
  * secret and must be of one uuid; none of them is made here if it is missing. The lease knows the
  * last copy: an older one is refused until the owner adopts it. Calls that were under way stay
- * charged in full. Store time is no earlier than the copy's, nor than the begin of the last
- * segment.
+ * charged in full. Store time is no earlier than the copy's, than the begin of the last segment,
+ * and than what the period keys can count.
  */
 #ifndef STORE_RESTORE_H
 #define STORE_RESTORE_H

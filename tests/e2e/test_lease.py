@@ -10,7 +10,7 @@ import tempfile
 
 import pytest
 
-from harness import MODES, ROOT, USER, Site, limit, until
+from harness import MODES, ROOT, USER, Site, alive, limit, until
 from test_crash import kill_gateways
 
 FIGURES = {"prompt_tokens": 10, "completion_tokens": 20}

@@ -145,6 +145,15 @@ static inline void lease_copied(struct leased *f)
     assert_error(lease_let_go(f, lease_first_after(&row)), ERROR_NONE);
 }
 
+/* A file that stays where it is stands for each that a ledger has in its run directory. */
+static inline void stay_in_place(struct ledger *l, const char *directory)
+{
+    l->run = strdup(directory);
+    l->path_mark = l->path_live = l->path_board = file_join(directory, "data.mdb");
+    assert_error(file_id_path(l->path_mark, &l->mark_id), ERROR_NONE);
+    l->live_id = l->board_id = l->mark_id;
+}
+
 static inline int lease_set_up(void **state)
 {
     static unsigned number;
@@ -159,6 +168,7 @@ static inline int lease_set_up(void **state)
     assert_error(kv_open_unsynced(directory, MAP, &f->ledger.kv), ERROR_NONE);
     f->ledger.options.lease = true;
     f->ledger.path_lease = file_join(directory, "lease");
+    stay_in_place(&f->ledger, directory);
     memcpy(f->ledger.options.secret, secret, sizeof secret);
     memcpy(f->ledger.schema.uuid, uuid, sizeof uuid);
     f->b.ledger = &f->ledger;
@@ -176,6 +186,8 @@ static inline int lease_tear_down(void **state)
 
     kv_close(f->ledger.kv);
     free(f->ledger.path_lease);
+    free(f->ledger.path_mark);
+    free(f->ledger.run);
     free(f);
     return 0;
 }
