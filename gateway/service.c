@@ -132,12 +132,12 @@ int64_t service_rest(struct service *s)
 
 bool service_has_more(const struct service *s)
 {
-    return recorder_waits(s->recorder) || site_copy_is_due(s->site);
+    return (!SMALL && recorder_waits(s->recorder)) || site_copy_is_due(s->site);
 }
 
 void service_do_more(struct service *s)
 {
-    if (recorder_waits(s->recorder))
+    if (!SMALL && recorder_waits(s->recorder))
         recorder_run(s->recorder);
     if (site_copy_is_due(s->site))
         site_copy(s->site);

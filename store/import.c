@@ -163,6 +163,8 @@ static enum error merge_state(struct importing *m)
     }
     if (m->fresh.time.hold_until_ms > t->hold_until_ms)
         t->hold_until_ms = m->fresh.time.hold_until_ms;
+    if (m->fresh.time.before_ms < t->before_ms)
+        t->before_ms = m->fresh.time.before_ms;
     m->in.state.paused = m->in.state.paused || m->fresh.paused;
     m->report.paused = m->in.state.paused;
     m->report.ahead = t->time_ms > now.wall_ms;

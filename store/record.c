@@ -540,6 +540,8 @@ static const struct field state_fields[] = {
     {0},
 };
 
+static const struct field step_fields[] = {{INT(state, time.before_ms, 8, INSTANT)}, {0}};
+
 /* FIGURES members of `size` bytes each, in `width` bytes each. */
 static void put_figures(struct put *p, unsigned width, size_t size, const void *from)
 {
@@ -572,7 +574,7 @@ void record_state(const struct state *s, struct record *out)
         put_int(&p, s->window[i].generation, 8);
     }
     if (s->time.before_ms != 0) /* there has been no step yet, or none since it was kept */
-        put_int(&p, (uint64_t)s->time.before_ms, 8);
+        put_fields(&p, step_fields, s);
     record_end(out, &p);
 }
 
@@ -961,51 +963,49 @@ bool record_password_read(const struct kv_slice *v, uint8_t hash[KEY_HASH])
     return read_fields(password_fields, v, hash);
 }
 
+/* Nothing is ever charged beyond what is granted. */
+#define LEASED(subject, unit)                                                                  \
+    {INT(lease_row, segment.granted[subject].of[unit], 8, AMOUNT)},                            \
+    {                                                                                          \
+        INT(lease_row, charged[subject].of[unit], 8, AMOUNT)                                   \
+    }
+_Static_assert(LEASE_SUBJECTS == 2, "the fields of struct lease_row");
+static const struct field lease_fields[] = {
+    {INT(lease_row, segment.serial, 8, ANY)},
+    {INT(lease_row, segment.from_ms, 8, INSTANT)},
+    {INT(lease_row, segment.until_ms, 8, INSTANT)},
+    {INT(lease_row, segment.day, 8, DAY)},
+    LEASED(0, 0),
+    LEASED(0, 1),
+    LEASED(0, 2),
+    LEASED(1, 0),
+    LEASED(1, 1),
+    LEASED(1, 2),
+    {INT(lease_row, closed, 1, TRUTH)},
+    {0},
+};
+
 void record_lease(const struct lease_row *r, struct record *out)
 {
-    const struct lease_segment *s = &r->segment;
-    struct put p = record_start(out);
-
-    put_int(&p, s->serial, 8);
-    put_int(&p, (uint64_t)s->from_ms, 8);
-    put_int(&p, (uint64_t)s->until_ms, 8);
-    put_int(&p, sortable(s->day), 8);
-    for (unsigned i = 0; i < LEASE_SUBJECTS; i++) {
-        put_amounts(&p, &s->granted[i]);
-        put_amounts(&p, &r->charged[i]);
-    }
-    put_int(&p, r->closed, 1);
-    record_end(out, &p);
+    write_fields(lease_fields, r, out);
 }
 
-/* Nothing is ever charged beyond what is granted. */
-static bool is_within(const struct amounts *charged, const struct amounts *granted)
+static bool is_within(const struct lease_row *r)
 {
-    for (unsigned u = 0; u < UNITS_SUMMED; u++)
-        if (charged->of[u] > granted->of[u])
-            return false;
+    for (unsigned i = 0; i < LEASE_SUBJECTS; i++)
+        for (unsigned u = 0; u < UNITS_SUMMED; u++)
+            if (r->charged[i].of[u] > r->segment.granted[i].of[u])
+                return false;
     return true;
 }
 
 bool record_lease_read(const struct kv_slice *v, struct lease_row *out)
 {
-    struct get g = value_start(v);
-    struct lease_row r;
-    bool within = true;
+    struct lease_row r = {0};
 
-    r.segment.serial = get_int(&g, 8);
-    r.segment.from_ms = get_up_to(&g, INSTANT_MAX_MS);
-    r.segment.until_ms = get_up_to(&g, INSTANT_MAX_MS);
-    r.segment.day = get_up_to(&g, DAY_MAX);
-    for (unsigned i = 0; i < LEASE_SUBJECTS; i++) {
-        get_amounts(&g, &r.segment.granted[i]);
-        get_amounts(&g, &r.charged[i]);
-        within = within && is_within(&r.charged[i], &r.segment.granted[i]);
-    }
-    uint64_t closed = get_int(&g, 1);
-    if (!get_done(&g) || !within || closed > 1 || r.segment.from_ms > r.segment.until_ms)
+    if (!read_fields(lease_fields, v, &r) || !is_within(&r) ||
+        r.segment.from_ms > r.segment.until_ms)
         return false;
-    r.closed = closed == 1;
     *out = r;
     return true;
 }
@@ -1020,7 +1020,6 @@ static bool meta_ok(const struct kv_slice *key, const struct kv_slice *v)
     struct ledger_key issued;
     struct told_list told;
     struct history_day erased = {0};
-    uint8_t password[KEY_HASH];
     struct lease_row lease;
 
     if (key->n < 2)
@@ -1046,7 +1045,7 @@ static bool meta_ok(const struct kv_slice *key, const struct kv_slice *v)
     case TAG_ERASED:
         return key->n == 2 && record_history_read(v, &erased);
     case TAG_PASSWORD:
-        return key->n == 2 && record_password_read(v, password);
+        return key->n == 2 && read_fields(password_fields, v, NULL);
     case TAG_LEASE:
         return key->n == 2 && record_lease_read(v, &lease);
     default:
