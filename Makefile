@@ -69,7 +69,7 @@ flags-trap    := -O1 -fsanitize=undefined -fsanitize-undefined-trap-on-error
 flags-fuzz    := -O1 -fno-omit-frame-pointer -fsanitize=fuzzer-no-link,address,undefined \
 	-fno-sanitize-recover=undefined
 
-defines = -D_GNU_SOURCE -D_FILE_OFFSET_BITS=64 -DBUILD_TIME=$(BUILD_TIME) \
+defines = -D_GNU_SOURCE -D_FILE_OFFSET_BITS=64 -D_TIME_BITS=64 -DBUILD_TIME=$(BUILD_TIME) \
 	-DPAGES=$(PAGES) -DSMALL=$(SMALL) -DPENNYGATE_VERSION='"$(VERSION)"' -DCONFIG_PATH='"$(sysconfdir)/pennygate/pennygate.conf"' \
 	$(if $(filter linked,$(CURL)),-DCURL_LINKED)
 compile = $(cc) -std=c11 $(defines) -I. -g $(flags-$(VARIANT)) -ffile-prefix-map='$(CURDIR)=.' \

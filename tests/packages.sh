@@ -3,7 +3,7 @@
 # when nothing is missing. OFFLINE=1 only says what is missing. Services that come with a
 # package are neither started nor enabled: the demo and the tests start their own.
 #
-# usage: tests/packages.sh build|run|test|servers|clients|bench|deb|deb-test|cross ...
+# usage: tests/packages.sh build|run|test|servers|clients|bench|deb|deb-test|cross|openwrt ...
 set -eu
 
 build='gcc libc6-dev make libfcgi-dev liblmdb-dev libbearssl-dev libjansson-dev libconfuse-dev
@@ -15,6 +15,7 @@ servers='apache2 libapache2-mod-fcgid nginx-light caddy openssl'
 clients='chromium chromium-driver python3-selenium'
 deb='debhelper dpkg-dev'
 deb_test='lintian mmdebstrap systemd strace libmicrohttpd-dev'
+openwrt='busybox shellcheck gettext jq lighttpd nodejs strace python3-pytest python3-hypothesis'
 cross='mmdebstrap qemu-user-static qemu-system-arm musl-tools gcc-i686-linux-gnu
     gcc-arm-linux-gnueabihf gcc-mips-linux-gnu libc6-dev-mips-cross flex cpio'
 bench='libsqlite3-dev libhiredis-dev redis-server valgrind wrk openssl nginx-light'
@@ -33,6 +34,7 @@ for group in "$@"; do
         ;;
     bench) wanted="$wanted $bench" ;;
     deb) wanted="$wanted $deb" ;;
+    openwrt) wanted="$wanted $openwrt" ;;
     cross) wanted="$wanted $cross" ;;
     deb-test) wanted="$wanted $deb $deb_test" ;;
     *) echo "packages.sh: unknown group $group" >&2; exit 2 ;;
