@@ -23,6 +23,7 @@
 #define RETRY_MS     (600LL * 1000) /* a flash that is full must not be written to all the time */
 #define URGENT_MS    (10LL * 1000) /* where nobody is admitted before */
 #define WAIT_MS      30000         /* for the copy that another process is making */
+#define LAST_TRIES   3             /* at a stop */
 #define COPIER_STACK (128 * 1024)  /* a block, a row and two paths: 20 KB */
 
 /* How an operation is carried out: by the writer, or by itself. Takes the operation over. */
@@ -134,9 +135,9 @@ static enum error first_left(struct kv_txn *t, uint64_t *out, bool *open)
 }
 
 /*
- * *id: the last transaction that is in it. With a segment under way the copy has that one only
- * in part, and it is charged once more when it is restored: another copy must follow, of whoever
- * stops last.
+ * *id: the last transaction that is in it, untouched if a segment is under way. The copy has that
+ * one only in part then, and it is charged once more when it is restored: another copy must
+ * follow, of whoever stops last.
  */
 static enum error write_rows(struct ledger *l, uint64_t *first, uint64_t *id)
 {
@@ -148,7 +149,8 @@ static enum error write_rows(struct ledger *l, uint64_t *first, uint64_t *id)
         return e;
     if ((e = first_left(t, first, &open)) == ERROR_NONE)
         e = copy_write(l->path_copy, l->options.secret, l->schema.uuid, t);
-    *id = kv_last_id(t) - open;
+    if (!open)
+        *id = kv_last_id(t);
     kv_free_read(t);
     return e;
 }
@@ -301,7 +303,8 @@ bool copier_wait(struct ledger *l, int64_t until_ms)
     return ended;
 }
 
-/* The settles that wait go before it, and what is on the board. */
+/* The settles that wait go before it, and what is on the board. Others may be charging while it
+ * is made: what it lacks of that, nobody may be there to copy later. */
 void ledger_copy_last(struct ledger *l, int64_t bound_ms)
 {
     int64_t until = clock_monotonic_ms() + bound_ms;
@@ -311,8 +314,11 @@ void ledger_copy_last(struct ledger *l, int64_t bound_ms)
         return;
     if (writer_running(l))
         (void)order(&(struct copying){l, by_writer, NULL, false}, OP_MAINTAIN, NULL, 0);
-    if (last_id(l, &id) != ERROR_NONE || is_copied(l, id))
-        return;
-    begin(l);
-    (void)copier_wait(l, until);
+    for (unsigned i = 0; i < LAST_TRIES; i++) {
+        if (last_id(l, &id) != ERROR_NONE || is_copied(l, id))
+            return;
+        begin(l);
+        if (!copier_wait(l, until))
+            return;
+    }
 }

@@ -196,9 +196,9 @@ static enum error open_checked(const char *directory, size_t map_bytes, unsigned
 /*
  * LMDB 0.9.26-0.9.31 (ITS#9278): the last to close an environment destroys its mutexes, and who
  * is just then waiting to open finds them as they are; the first transaction fails with EINVAL.
- * They are made anew by who opens alone, and so all who have met must let go. On a loaded machine one
- * that does not get its turn keeps the others for longer than they take, hence the doubled waits:
- * 127 ms in all.
+ * They are made anew by who opens alone, and so all who have met must let go. On a loaded machine
+ * one that does not get its turn keeps the others for longer than they take, hence the doubled
+ * waits: 127 ms in all.
  */
 static enum error open_persistently(const char *directory, size_t map_bytes, unsigned flags,
                                     struct kv **out)
@@ -372,9 +372,9 @@ static int start(struct kv_txn *t)
  * pages tell. They are never behind in a sound store, since a commit writes them first.
  * A number 0 beside pages of a later one: whoever made the lock file was killed before it had
  * one, and who waited for it goes on with what there is. All must let go, to make it anew.
- * A reader that loses its turn between the number and the page of its parity can be overtaken by two
- * commits, and reads the later of them, which may not be on the disk yet: a sum could fall, and a
- * walk take pages for freed in the future. ERROR_BUSY: it begins again.
+ * A reader that loses its turn between the number and the page of its parity can be overtaken by
+ * two commits, and reads the later of them, which may not be on the disk yet: a sum could fall, and
+ * a walk take pages for freed in the future. ERROR_BUSY: it begins again.
  */
 static enum error check_number(const struct kv_txn *t)
 {

@@ -686,7 +686,9 @@ static void never_over_and_what_is_wasted_is_within_the_lease(void **state)
                   w->kills, w->restores_cut, w->starts, w->stops, (long long)calls, w->hours,
                   w->exhausted, (long long)(clock_monotonic_ms() - begun) / 1000,
                   (unsigned)limits[0].max, (unsigned long long)(w->beyond / w->compared));
+#ifndef __SANITIZE_THREAD__ /* which is too slow for much to happen between two kills */
     assert_true(calls > w->kills && w->exhausted > 0 && w->hours > w->kills / 100);
+#endif
 }
 
 static int set_up_world(void **state)
