@@ -315,7 +315,7 @@ void ledger_copy_last(struct ledger *l, int64_t bound_ms)
     if (writer_running(l))
         (void)order(&(struct copying){l, by_writer, NULL, false}, OP_MAINTAIN, NULL, 0);
     for (unsigned i = 0; i < LAST_TRIES; i++) {
-        if (last_id(l, &id) != ERROR_NONE || is_copied(l, id))
+        if (last_id(l, &id) == ERROR_NONE && is_copied(l, id))
             return;
         begin(l);
         if (!copier_wait(l, until))
