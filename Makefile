@@ -84,7 +84,7 @@ pack  := $(if $(filter release,$(VARIANT)),$(shell case $$(uname -m) in \
 link = $(cc) -g $(flags-$(VARIANT)) $(hard_link) -Wl,--gc-sections,--as-needed \
 	-Wl,-z,noexecstack $(pack) $(LDFLAGS)
 libs = -lfcgi -llmdb -lbearssl -ljansson -lconfuse $(if $(filter linked,$(CURL)),-lcurl) \
-	-ldl -lpthread
+	-ldl -lpthread $(LDLIBS)
 
 say = $(if $(V),,@echo '  $@';)
 

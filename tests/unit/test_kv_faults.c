@@ -1260,7 +1260,7 @@ static void test_lock_file_that_nobody_has_finished_F45(void **state)
 
 /* Shared with the writer: how many commits are wanted, and how many there are. */
 static struct overtaking {
-    _Atomic uint64_t wanted, done;
+    atomic_uint wanted, done;
 } * overtaking;
 static volatile sig_atomic_t interruptions;
 
@@ -1291,7 +1291,7 @@ static void commit_as_wanted(const char *directory, int fd)
 /* As if we had lost our turn, wherever we are, for as long as the writer takes to overtake us. */
 static void lose_turn(int signal)
 {
-    uint64_t until = atomic_load(&overtaking->done) + 3;
+    unsigned until = atomic_load(&overtaking->done) + 3;
     int64_t end = clock_monotonic_ms() + WAIT_MS;
     (void)signal;
     atomic_store(&overtaking->wanted, until);
