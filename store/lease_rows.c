@@ -15,8 +15,8 @@
  *     goes to.
  *   - Rows that go while processes run (somebody empties the run directory) are restored by one
  *     of them, with all that the file grants. Another one may be in a transaction on the old rows:
- *     what it charges within their grant is charged by the restore, too, and it gets no more,
- *     because the file is written under the restorer's lock and only while the rows are in place.
+ *     what it charges within their grant is charged by the restore, too, and it is granted no
+ *     more, as the file is written under the restorer's lock and only with the rows in place.
  */
 #include <string.h>
 #include <unistd.h>
