@@ -140,7 +140,7 @@ static enum error put_all(struct writing *w, const uint8_t head[HEAD_SIZE], stru
     put_int(end + 1, w->rows, COUNT_SIZE);
     if (e == ERROR_NONE)
         e = put(w, end, sizeof end);
-    if (e == ERROR_NONE)
+    if (e == ERROR_NONE && w->n > 0)
         e = flush(w);
     return e == ERROR_NONE ? file_new_write(&w->file, w->chain.link, MAC_SIZE) : e;
 }

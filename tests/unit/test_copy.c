@@ -138,6 +138,49 @@ static void it_holds_all_rows_over_many_blocks(void **state)
     assert_int_equal(st.st_size, HEAD + (off_t)in.bytes + 1 + 8 + MAC_SIZE);
 }
 
+/* A row that is longer by each byte of its name; what the copy's body comes to. */
+static size_t put_named(struct fixture *f, unsigned number, int length)
+{
+    const struct overhead o = {.tokens = 1};
+    char name[LEDGER_MODEL_MAX];
+    struct kv_txn *t = NULL;
+    struct row_key key;
+    struct record value;
+    struct rows there;
+
+    snprintf(name, sizeof name, "%0*u", length, number);
+    key_overhead(name, &key);
+    record_overhead(&o, &value);
+    assert_int_equal(kv_begin_write(f->ledger->kv, &t), ERROR_NONE);
+    assert_int_equal(kv_put(t, key.bytes, key.n, value.bytes, value.n), ERROR_NONE);
+    assert_int_equal(kv_commit(t), ERROR_NONE);
+    store_rows(f, &there);
+    return HEAD + there.bytes + 1 + 8;
+}
+
+/* Also nothing at all can be left over for a last block. */
+static void its_end_can_be_that_of_a_block(void **state)
+{
+    struct fixture *f = *state;
+    const int shortest = 3, longest = LEDGER_MODEL_MAX - 1;
+    size_t body = put_named(f, 1, shortest), one = put_named(f, 2, shortest) - body, left;
+    struct rows in, out;
+    unsigned n = 3;
+    char path[128];
+
+    path_of(f, "copied", path);
+    do {
+        left = COPY_BLOCK - put_named(f, n++, shortest) % COPY_BLOCK;
+    } while (left > one + (size_t)(longest - shortest));
+    assert_true(left >= one);
+    body = put_named(f, n, shortest + (int)(left - one));
+    assert_int_equal(body % COPY_BLOCK, 0);
+    store_rows(f, &in);
+    assert_int_equal(write_copy(f, path), ERROR_NONE);
+    assert_int_equal(read_copy(f, path, &out), ERROR_NONE);
+    assert_int_equal(in.n, out.n);
+}
+
 static void no_damage_is_believed(void **state)
 {
     struct fixture *f = *state;
@@ -310,6 +353,7 @@ int main(void)
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up_used, tear_down)
     const struct CMUnitTest tests[] = {
         TEST(it_holds_all_rows_over_many_blocks),
+        TEST(its_end_can_be_that_of_a_block),
         TEST(no_damage_is_believed),
         TEST(it_is_of_one_secret),
         TEST(hostile_lengths_are_bounded),
