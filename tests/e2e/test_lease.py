@@ -81,7 +81,8 @@ def test_power_is_lost_and_nothing_is_forgotten(leased, mode):
     assert place.used("site-day") == 5
     place.lose_power(server)
     server = place.start(mode)
-    assert server.get("/status").status == 200  # it restores, and not a command
+    # It restores, and not a command; who finds it at that hears 503.
+    until(lambda: server.get("/status").status == 200, 5, "the restored store")
     used = place.used("site-day")
     assert 5 <= used <= 5 + AHEAD + 1
     asked(server, 1)

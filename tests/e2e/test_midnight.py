@@ -10,7 +10,7 @@ from harness import ROOT, limit, until
 
 TODAY = datetime.datetime.now(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
 MIDNIGHT = TODAY + datetime.timedelta(days=2)  # hours before it are not before the build's date
-LAST = TODAY.replace(day=calendar.monthrange(TODAY.year, TODAY.month)[1])
+LAST = MIDNIGHT.replace(day=calendar.monthrange(MIDNIGHT.year, MIDNIGHT.month)[1])
 NEXT_MONTH = LAST + datetime.timedelta(days=1)
 
 
