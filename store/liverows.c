@@ -17,6 +17,9 @@
 #define BOOT    "boot"
 #define ID_SIZE 16
 
+/* Who opens the rows while others do holds the lock for a moment; who restores them, for longer. */
+#define HOLD_WAIT_MS 250
+
 static bool is_there(const char *directory, const char *name)
 {
     char *path = file_join(directory, name);
@@ -85,7 +88,7 @@ enum error liverows_lock(const struct ledger *l, int *fd)
 enum error liverows_hold(struct ledger *l, int *fd)
 {
     int lock;
-    enum error e = lock_within(l, 0, &lock);
+    enum error e = lock_within(l, HOLD_WAIT_MS, &lock);
 
     if (e != ERROR_NONE)
         return e;

@@ -17,9 +17,9 @@ enum error liverows_need(struct ledger *l, const struct clock_now *now, bool ado
 /* The lock; close *fd to let go of it. ERROR_BUSY, ERROR_RUN_MISSING, ERROR_UNSUPPORTED. */
 enum error liverows_lock(const struct ledger *l, int *fd);
 
-/* The lock at once, while the rows that l has open are still in their place: who holds it can write
- * what they are restored from. ERROR_BUSY: somebody is making others; else as ledger_verify_files
- * and liverows_lock. */
+/* The lock within a moment, while the rows that l has open are still in their place: who holds it
+ * can write what they are restored from. ERROR_BUSY: somebody is making others; else as
+ * ledger_verify_files and liverows_lock. */
 enum error liverows_hold(struct ledger *l, int *fd);
 
 /* With the lock. Begins anew in RUN/new and opens them as l->kv: kv_create, kv_open. */
