@@ -12,6 +12,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "store/ledger.h"
@@ -134,6 +135,27 @@ static inline int set_up(void **state)
     open_ledger(f);
     *state = f;
     return 0;
+}
+
+/* As set_up, in place of *f, with durability lease in two directories of their own, whose names are
+ * put into `store` and `run`; nothing is made in them. */
+#define LEASED_PATH 80
+static inline void set_up_leased(struct fixture *f, char store[LEASED_PATH],
+                                 char run[LEASED_PATH])
+{
+    void *made;
+
+    assert_int_equal(set_up(&made), 0);
+    close_ledger(made);
+    *f = *(struct fixture *)made;
+    free(made);
+    snprintf(store, LEASED_PATH, "%s/flash", f->dir);
+    snprintf(run, LEASED_PATH, "%s/tmpfs", f->dir);
+    assert_int_equal(mkdir(store, 0700) | mkdir(run, 0700), 0);
+    f->options.store = store;
+    f->options.run = run;
+    f->options.lease = true;
+    f->policy.limits = f->limits;
 }
 
 static inline int tear_down(void **state)

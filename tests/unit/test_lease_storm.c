@@ -72,7 +72,7 @@ static struct common *common;
 
 struct world {
     struct fixture f; /* first */
-    char flash[80], tmpfs[80];
+    char flash[LEASED_PATH], tmpfs[LEASED_PATH];
     uint64_t random;
     int64_t real_ms;  /* what a right clock would show */
     int64_t month_ms; /* when the latest began */
@@ -697,21 +697,10 @@ static int set_up_world(void **state)
     struct fixture *f;
 
     assert_non_null(w);
-    assert_int_equal(set_up(state), 0);
-    f = *state;
-    close_ledger(f);
-    w->f = *f;
-    free(f);
+    set_up_leased(&w->f, w->flash, w->tmpfs);
     f = &w->f;
     *state = w;
-    snprintf(w->flash, sizeof w->flash, "%s/flash", f->dir);
-    snprintf(w->tmpfs, sizeof w->tmpfs, "%s/tmpfs", f->dir);
-    assert_int_equal(mkdir(w->flash, 0700) | mkdir(w->tmpfs, 0700), 0);
-    f->options.store = w->flash;
-    f->options.run = w->tmpfs;
-    f->options.lease = true;
     f->options.clock = common_clock;
-    f->policy.limits = f->limits;
     for (unsigned i = 0; i < N(limits); i++) {
         char name[LIMIT_NAME_MAX];
 

@@ -22,7 +22,7 @@
 
 struct site {
     struct fixture f; /* first */
-    char store[80], run[80];
+    char store[LEASED_PATH], run[LEASED_PATH];
 };
 
 /* In place of the library's: what happens while flash is written to. */
@@ -58,20 +58,9 @@ static int set_up_site(void **state)
     struct site *s = calloc(1, sizeof *s);
 
     assert_non_null(s);
-    assert_int_equal(set_up(state), 0);
-    f = *state;
-    close_ledger(f);
-    s->f = *f;
-    free(f);
+    set_up_leased(&s->f, s->store, s->run);
     f = &s->f;
     *state = s;
-    snprintf(s->store, sizeof s->store, "%s/flash", f->dir);
-    snprintf(s->run, sizeof s->run, "%s/tmpfs", f->dir);
-    assert_int_equal(mkdir(s->store, 0700) | mkdir(s->run, 0700), 0);
-    f->options.store = s->store;
-    f->options.run = s->run;
-    f->options.lease = true;
-    f->policy.limits = f->limits;
     add_limit(f, "site", SUBJECT_EVERYONE, UNIT_CALLS, "day", SITE_MAX);
     add_limit(f, "anonymous", SUBJECT_ANONYMOUS, UNIT_TOKENS, "month", 100 * SITE_MAX);
     add_limit(f, "address", SUBJECT_ADDRESS, UNIT_CALLS, "day", 1000);

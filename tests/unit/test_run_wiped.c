@@ -17,7 +17,7 @@
 
 struct site {
     struct fixture f; /* first */
-    char store[80], run[80];
+    char store[LEASED_PATH], run[LEASED_PATH];
     pid_t other;
 };
 
@@ -91,23 +91,10 @@ static void end_other(struct site *s)
 static int set_up_site(void **state)
 {
     struct site *s = calloc(1, sizeof *s);
-    struct fixture *f;
 
     assert_non_null(s);
-    assert_int_equal(set_up(state), 0);
-    f = *state;
-    close_ledger(f);
-    s->f = *f;
-    free(f);
-    f = &s->f;
+    set_up_leased(&s->f, s->store, s->run);
     *state = s;
-    snprintf(s->store, sizeof s->store, "%s/flash", f->dir);
-    snprintf(s->run, sizeof s->run, "%s/tmpfs", f->dir);
-    assert_int_equal(mkdir(s->store, 0700) | mkdir(s->run, 0700), 0);
-    f->options.store = s->store;
-    f->options.run = s->run;
-    f->options.lease = true;
-    f->policy.limits = f->limits;
     atomic_store(&is_wiping, 0);
     return 0;
 }
