@@ -1,5 +1,7 @@
 """Fixtures of the tests of the OpenWrt packages; what they are made of stands in router.py."""
+import importlib.util
 import os
+import pathlib
 import shutil
 import sys
 
@@ -9,7 +11,12 @@ sys.path.insert(0, os.path.dirname(__file__))
 
 from router import Router  # noqa: E402
 
-from harness import Model  # noqa: E402
+SPEC = importlib.util.spec_from_file_location(
+    "e2e_fixtures", pathlib.Path(__file__).resolve().parents[1] / "e2e/conftest.py")
+FIXTURES = importlib.util.module_from_spec(SPEC)
+SPEC.loader.exec_module(FIXTURES)
+practice, model, within_a_day = (getattr(FIXTURES, name) for name in ("practice", "model", "within_a_day"))
+pytest_configure = FIXTURES.pytest_configure
 
 
 @pytest.fixture
@@ -19,17 +26,3 @@ def router():
     one = Router()
     yield one
     one.close()
-
-
-@pytest.fixture(scope="session")
-def practice():
-    model = Model()
-    yield model
-    model.stop()
-
-
-@pytest.fixture
-def model(practice):
-    """The practice model with its default settings and all figures at zero."""
-    practice.reset()
-    return practice
