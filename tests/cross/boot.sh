@@ -6,7 +6,7 @@
 set -u
 cd "$(dirname "$0")/../.." || exit 2
 work=build/cross
-root=$work/armhf/root
+root=$work/armhf/sysroot
 seconds=240
 scratch=$(mktemp -d) || exit 2
 trap 'rm -rf "$scratch"' EXIT

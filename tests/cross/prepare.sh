@@ -45,19 +45,19 @@ archive() {
     echo "$line"
 }
 
-# sysroot ARCHITECTURE PACKAGES: they and what they need, unpacked in build/cross/TARGET/root.
+# sysroot ARCHITECTURE PACKAGES: they and what they need, unpacked in build/cross/TARGET/sysroot.
 sysroot() {
     needs mmdebstrap
-    [ ! -d "$work/$target/root" ] || return 0
+    [ ! -d "$work/$target/sysroot" ] || return 0
     line=$(archive) || exit 3
-    fresh=$work/$target/root.new
+    fresh=$work/$target/sysroot.new
     rm -rf "$fresh"
-    log=$work/$target/root.log
+    log=$work/$target/sysroot.log
     echo "deb $line" | timeout 300 mmdebstrap --variant=extract --architectures="$1" \
         --aptopt='Acquire::Check-Valid-Until "false"' --aptopt='Acquire::Retries "3"' \
         --include="$2" "$name" "$fresh" - >"$log" 2>&1 ||
         cannot "no packages for $1: $(tail -1 "$log")"
-    mv "$fresh" "$work/$target/root"
+    mv "$fresh" "$work/$target/sysroot"
 }
 
 # tarballs: Debian's sources, in build/cross/sources. Nothing of apt's own state is touched.
@@ -119,18 +119,18 @@ i386)
     needs i686-linux-gnu-gcc
     sysroot i386 "$libraries"
     ar=i686-linux-gnu-ar
-    lib="$here/root/lib/i386-linux-gnu:$here/root/usr/lib/i386-linux-gnu"
+    lib="$here/sysroot/lib/i386-linux-gnu:$here/sysroot/usr/lib/i386-linux-gnu"
     # Each program names its loader, and is started like any other.
-    loader="-Wl,--dynamic-linker=$here/root/lib/ld-linux.so.2,--disable-new-dtags,-rpath,$lib"
-    script cc "exec i686-linux-gnu-gcc '--sysroot=$here/root' \"\$@\" -static-libasan -static-libubsan '$loader'"
+    loader="-Wl,--dynamic-linker=$here/sysroot/lib/ld-linux.so.2,--disable-new-dtags,-rpath,$lib"
+    script cc "exec i686-linux-gnu-gcc '--sysroot=$here/sysroot' \"\$@\" -static-libasan -static-libubsan '$loader'"
     script run "$limit \"\$@\""
     ;;
 armhf)
     needs arm-linux-gnueabihf-gcc qemu-arm-static
     sysroot armhf "$libraries"
     ar=arm-linux-gnueabihf-ar
-    script cc "exec arm-linux-gnueabihf-gcc '--sysroot=$here/root' \"\$@\""
-    script run "$limit qemu-arm-static -L '$here/root' \"\$@\""
+    script cc "exec arm-linux-gnueabihf-gcc '--sysroot=$here/sysroot' \"\$@\""
+    script run "$limit qemu-arm-static -L '$here/sysroot' \"\$@\""
     ;;
 mips)
     needs mips-linux-gnu-gcc qemu-mips-static
@@ -163,9 +163,9 @@ boot)
     needs qemu-system-arm cpio
     if [ ! -f "$work/boot/vmlinuz" ]; then
         sysroot armhf linux-image-armmp,busybox-static
-        cp "$work/boot/root/bin/busybox" "$work/boot"
-        cp "$work"/boot/root/boot/vmlinuz-* "$work/boot/vmlinuz"
-        rm -rf "$work/boot/root"
+        cp "$work/boot/sysroot/bin/busybox" "$work/boot"
+        cp "$work"/boot/sysroot/boot/vmlinuz-* "$work/boot/vmlinuz"
+        rm -rf "$work/boot/sysroot"
     fi
     exit 0
     ;;
