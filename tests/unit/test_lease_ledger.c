@@ -13,7 +13,7 @@
 
 static char *path_before;
 
-static int set_up_leased(void **state)
+static int set_up_with_lease(void **state)
 {
     const struct lease empty = {0};
     struct fixture *f;
@@ -190,7 +190,7 @@ static void an_export_has_no_lease(void **state)
     fclose(out);
 }
 
-#define test(name) cmocka_unit_test_setup_teardown(name, set_up_leased, tear_down_leased)
+#define test(name) cmocka_unit_test_setup_teardown(name, set_up_with_lease, tear_down_leased)
 
 int main(void)
 {
