@@ -13,9 +13,7 @@
 #include <string.h>
 #include <strings.h>
 
-/* A chain is a few hops long, and an element under 100 bytes; beyond this it is the peer. */
-#define HOPS_MAX   64
-#define VALUE_LOOK 4096 /* from the end */
+#define HOPS_MAX 64 /* a chain is a few hops long; beyond this it is the peer */
 
 struct span {
     const char *at;
@@ -235,8 +233,9 @@ static struct span last_bytes(const char *value, bool *cut)
 {
     size_t n = strlen(value);
 
-    *cut = n > VALUE_LOOK;
-    return *cut ? (struct span){value + n - VALUE_LOOK, VALUE_LOOK} : (struct span){value, n};
+    *cut = n > FORWARDED_LOOK;
+    return *cut ? (struct span){value + n - FORWARDED_LOOK, FORWARDED_LOOK}
+                : (struct span){value, n};
 }
 
 void forwarded_find(const struct address *peer, const char *value, enum forwarded_form form,

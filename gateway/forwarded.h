@@ -25,6 +25,9 @@ bool prefix_parse(const char *text, struct prefix *out);
 bool prefix_has(const struct prefix *p, const struct address *a);
 bool prefix_any_has(const struct prefix *p, unsigned n, const struct address *a); /* one of n */
 
+/* So much of a value's end is looked at: a chain of proxies is a few hundred bytes. */
+#define FORWARDED_LOOK 4096
+
 enum forwarded_form { FORWARDED_LIST /* X-Forwarded-For: a, b, c */, FORWARDED_RFC7239 };
 
 /*
@@ -35,9 +38,9 @@ enum forwarded_form { FORWARDED_LIST /* X-Forwarded-For: a, b, c */, FORWARDED_R
  * What cannot be read ends the walk: then it is the peer. So it is with an empty element; one of
  * Forwarded without `for=` or with two, with an identifier that is no address (`unknown`,
  * `_hidden`), or against the grammar (spaces around ';' excepted); and with a chain of trusted
- * hops that is longer than 64 or 4096 bytes. So is it without a header, or if the peer itself is
- * not trusted. A value is one header's: if it is there twice, nobody knows which was written
- * last, and the caller of this has to take the peer. `out` may be `peer`.
+ * hops that is longer than 64 or FORWARDED_LOOK bytes. So is it without a header, or if the peer
+ * itself is not trusted. A value is one header's: if it is there twice, nobody knows which was
+ * written last, and the caller of this has to take the peer. `out` may be `peer`.
  */
 void forwarded_find(const struct address *peer, const char *value, enum forwarded_form form,
                     const struct prefix *trusted, unsigned n_trusted, struct address *out);
