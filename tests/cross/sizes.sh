@@ -1,6 +1,7 @@
 #!/bin/sh
 # The sizes of the stripped program on several machines, with its pages and without, and its memory
-# once it serves and has no caller, where it runs natively: a table for README.md.
+# once it serves and has no caller, where it runs natively; then those of a router's program: the
+# tables of README.md.
 #
 # usage: tests/cross/sizes.sh
 set -eu
@@ -56,3 +57,10 @@ foreign 'mips (big-endian)' mips mips-linux-gnu-strip emulated size
 foreign 'mips, MIPS16' mips mips-linux-gnu-strip emulated mips16 CFLAGS=-mips16 \
     'HARDEN=-U_FORTIFY_SOURCE -D_FORTIFY_SOURCE=1 -fstack-protector'
 foreign 'amd64, musl, static' musl strip native size
+
+echo
+# shellcheck disable=SC2016 # as it is written there
+echo '| `SMALL=1`, for OpenWrt | bytes | in xz |'
+echo '|---|---:|---:|'
+tests/size-parts.sh -q | sed -n -e 's/^arm:/Thumb-2:/' -e 's/^mips:/MIPS16:/' \
+    -e 's/^\(.*\): \([0-9]*\) bytes stripped, \([0-9]*\) in xz.*/| \1 | \2 | \3 |/p'
