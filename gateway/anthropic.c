@@ -159,23 +159,12 @@ static bool take_text(const json_t *from, const char *type, struct part *out)
 
 static bool take_stop_reason(const json_t *v, struct part *out)
 {
-    static const struct {
-        const char *word;
-        enum finish finish;
-    } finishes[] = {
+    static const struct dialect_finish finishes[] = {
         {"end_turn", FINISH_STOP},     {"stop_sequence", FINISH_STOP},
         {"max_tokens", FINISH_LENGTH}, {"model_context_window_exceeded", FINISH_LENGTH},
         {"refusal", FINISH_FILTER},
     };
-    if (v == NULL || json_is_null(v))
-        return true;
-    if (!json_is_string(v))
-        return false;
-    out->finish = FINISH_OTHER;
-    for (size_t i = 0; i < sizeof finishes / sizeof finishes[0]; i++)
-        if (dialect_is(v, finishes[i].word))
-            out->finish = finishes[i].finish;
-    return true;
+    return dialect_finish(v, finishes, sizeof finishes / sizeof finishes[0], out);
 }
 
 /* -- events -- */

@@ -36,6 +36,20 @@ bool dialect_is(const json_t *text, const char *word)
     return json_is_string(text) && strcmp(json_string_value(text), word) == 0;
 }
 
+bool dialect_finish(const json_t *v, const struct dialect_finish *words, size_t n,
+                    struct part *out)
+{
+    if (v == NULL || json_is_null(v))
+        return true;
+    if (!json_is_string(v))
+        return false;
+    out->finish = FINISH_OTHER;
+    for (size_t i = 0; i < n; i++)
+        if (dialect_is(v, words[i].word))
+            out->finish = words[i].finish;
+    return true;
+}
+
 const char *dialect_effort(enum reasoning reasoning)
 {
     static const char *const words[] = {[REASONING_NONE] = "none",

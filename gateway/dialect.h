@@ -29,6 +29,15 @@ void dialect_code(const json_t *error, char out[PROVIDER_CODE_MAX + 1]);
 /* Whether `text` is this JSON string. False for what is no string. */
 bool dialect_is(const json_t *text, const char *word);
 
+/* What an API calls the end of an answer, by its words; another word is FINISH_OTHER, and without
+ * one the part's stays. False if it is no string. */
+struct dialect_finish {
+    const char *word;
+    enum finish finish;
+};
+bool dialect_finish(const json_t *v, const struct dialect_finish *words, size_t n,
+                    struct part *out);
+
 /* The word for how hard to think; NULL: none is to be sent. */
 const char *dialect_effort(enum reasoning reasoning);
 

@@ -182,10 +182,7 @@ static bool take_content(const json_t *content, struct part *out)
 
 static bool take_finish(const json_t *v, struct part *out)
 {
-    static const struct {
-        const char *word;
-        enum finish finish;
-    } finishes[] = {
+    static const struct dialect_finish finishes[] = {
         {"", FINISH_NONE},
         {"stop", FINISH_STOP},
         {"length", FINISH_LENGTH},
@@ -193,17 +190,9 @@ static bool take_finish(const json_t *v, struct part *out)
         {"insufficient_system_resource", FINISH_LENGTH}, /* DeepSeek: it was cut short */
         {"content_filter", FINISH_FILTER},
     };
-    if (v == NULL || json_is_null(v))
-        return true;
-    if (!json_is_string(v))
-        return false;
-    out->finish = FINISH_OTHER;
-    for (size_t i = 0; i < sizeof finishes / sizeof finishes[0]; i++)
-        if (strcmp(json_string_value(v), finishes[i].word) == 0)
-            out->finish = finishes[i].finish;
-    if (strcmp(json_string_value(v), "error") == 0)
+    if (dialect_is(v, "error"))
         out->error = true; /* as OpenRouter ends a stream that failed */
-    return true;
+    return dialect_finish(v, finishes, sizeof finishes / sizeof finishes[0], out);
 }
 
 /* One choice; `holder` is the name of what has the content. We asked for one choice alone. */
