@@ -87,6 +87,33 @@ static inline void model_stop(struct model *m)
     waitpid(m->pid, NULL, 0);
 }
 
+/* For a program's whole run: model_end hands `failed` on. */
+static inline void model_begin(struct model *m)
+{
+    signal(SIGPIPE, SIG_IGN);
+    *m = model_start(NULL, NULL);
+}
+
+static inline int model_end(struct model *m, int failed)
+{
+    model_stop(m);
+    return failed;
+}
+
+/* Makes DIRECTORY/NAME.crt, of an authority of its own for 127.0.0.1, and NAME.key. */
+static inline void model_certificate(const char *directory, const char *name)
+{
+    char command[512];
+
+    snprintf(command, sizeof command,
+             "openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes"
+             " -keyout %s/%s.key -out %s/%s.crt -days 2 -subj /CN=127.0.0.1"
+             " -addext subjectAltName=IP:127.0.0.1 >/dev/null 2>&1",
+             directory, name, directory, name);
+    if (system(command) != 0)
+        model_die("no certificate");
+}
+
 /* A connection to 127.0.0.1. */
 static inline int model_connect(unsigned port)
 {

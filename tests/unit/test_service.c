@@ -950,11 +950,6 @@ int main(void)
         WITH_SITE(f42_a_replaced_store_is_opened_once_the_streams_have_ended),
         WITH_SITE(many_threads_share_what_changes),
     };
-    int failed;
-
-    signal(SIGPIPE, SIG_IGN);
-    model = model_start(NULL, NULL);
-    failed = cmocka_run_group_tests(tests, NULL, NULL);
-    model_stop(&model);
-    return failed;
+    model_begin(&model);
+    return model_end(&model, cmocka_run_group_tests(tests, NULL, NULL));
 }

@@ -79,11 +79,6 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(readable_is_not_gone_and_does_not_spin),
     };
-    int failed;
-
-    signal(SIGPIPE, SIG_IGN);
-    model = model_start(NULL, NULL);
-    failed = cmocka_run_group_tests(tests, NULL, NULL);
-    model_stop(&model);
-    return failed;
+    model_begin(&model);
+    return model_end(&model, cmocka_run_group_tests(tests, NULL, NULL));
 }

@@ -313,18 +313,6 @@ static void it_is_left_at_once_when_the_process_stops(void **state)
 
 /* ---- TLS ---- */
 
-static void make_certificate(const char *directory, const char *name)
-{
-    char command[512];
-
-    snprintf(command, sizeof command,
-             "openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes"
-             " -keyout %s/%s.key -out %s/%s.crt -days 2 -subj /CN=127.0.0.1"
-             " -addext subjectAltName=IP:127.0.0.1 >/dev/null 2>&1",
-             directory, name, directory, name);
-    assert_int_equal(system(command), 0);
-}
-
 static void tls_needs_the_certificate_of_the_configured_authority(void **state)
 {
     char directory[] = "/tmp/pennygate-tls-XXXXXX";
@@ -335,8 +323,8 @@ static void tls_needs_the_certificate_of_the_configured_authority(void **state)
 
     (void)state;
     assert_non_null(mkdtemp(directory));
-    make_certificate(directory, "own");
-    make_certificate(directory, "other");
+    model_certificate(directory, "own");
+    model_certificate(directory, "other");
     snprintf(cert, sizeof cert, "%s/own.crt", directory);
     snprintf(key, sizeof key, "%s/own.key", directory);
     snprintf(other, sizeof other, "%s/other.crt", directory);
@@ -372,11 +360,6 @@ int main(void)
         TEST(it_is_left_at_once_when_the_process_stops),
         TEST(tls_needs_the_certificate_of_the_configured_authority),
     };
-    int failed;
-
-    signal(SIGPIPE, SIG_IGN);
-    model = model_start(NULL, NULL);
-    failed = cmocka_run_group_tests(tests, NULL, NULL);
-    model_stop(&model);
-    return failed;
+    model_begin(&model);
+    return model_end(&model, cmocka_run_group_tests(tests, NULL, NULL));
 }
