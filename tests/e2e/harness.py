@@ -3,6 +3,7 @@ secret), lighttpd in front of pennygate in three modes (other web servers: serve
 that notes when each piece of an answer arrives. Everything runs on loopback, in a directory of its own, and is ended by
 process id."""
 import collections
+import concurrent.futures
 import contextlib
 import hashlib
 import json
@@ -54,6 +55,12 @@ class Timer:
 
     def within(self, seconds):
         return time.monotonic() - self.begun < seconds * PATIENCE
+
+
+def together(calls, at_once=None):
+    """What these calls return, in their order, all of them at once or so many at a time."""
+    with concurrent.futures.ThreadPoolExecutor(at_once or len(calls)) as pool:
+        return list(pool.map(lambda call: call(), calls))
 
 
 def alive(pid):

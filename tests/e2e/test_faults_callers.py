@@ -6,12 +6,11 @@ import itertools
 import os
 import re
 import signal
-import threading
 
 import pytest
 
 from examples import account, cookie
-from harness import limit, until
+from harness import limit, together, until
 from test_midnight import MIDNIGHT, SECOND, UTC, clock  # noqa: F401: a fixture
 
 BARE = {"overhead-per-call": 0, "overhead-per-message": 0, "max-output-tokens": 40}
@@ -55,20 +54,7 @@ class Known:
         return [self.chat(who).status for _ in range(n)]
 
     def together(self, n, who=0):
-        answers, lock = [], threading.Lock()
-
-        def ask():
-            answer = self.chat(who)
-            with lock:
-                answers.append(answer)
-
-        callers = [threading.Thread(target=ask) for _ in range(n)]
-        for caller in callers:
-            caller.start()
-        for caller in callers:
-            caller.join()
-        assert len(answers) == n
-        return answers
+        return together([lambda: self.chat(who)] * n)
 
     @property
     def count(self):

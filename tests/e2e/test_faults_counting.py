@@ -1,62 +1,16 @@
 """Counting and money: one test for each kind of fault, F1 to F12 of those that reach the main
 job. Figures are compared with what the practice model really received."""
+import functools
 import os
 import signal
-import threading
 import time
 
 import pytest
 
-from harness import alive, limit, until
+from harness import alive, limit, together, until
 
 # No overhead, so that a worst case is the message's bytes and the cap on the answer.
 BARE = {"overhead-per-call": 0, "overhead-per-message": 0}
-
-
-def together(server, callers, requests, **options):
-    """So many requests from so many callers at once; their answers."""
-    left, answers, lock = list(range(requests)), [], threading.Lock()
-
-    def call():
-        while True:
-            with lock:
-                if not left:
-                    return
-                left.pop()
-            answer = server.chat(**options)
-            with lock:
-                answers.append(answer)
-
-    threads = [threading.Thread(target=call) for _ in range(callers)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert len(answers) == requests
-    return answers
-
-
-def together_each(server, callers, requests):
-    """These requests from so many callers at once; their answers, in any order."""
-    left, answers, lock = list(requests), [], threading.Lock()
-
-    def call():
-        while True:
-            with lock:
-                if not left:
-                    return
-                one = left.pop()
-            answer = server.chat(**one)
-            with lock:
-                answers.append(answer)
-
-    threads = [threading.Thread(target=call) for _ in range(callers)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert len(answers) == len(requests)
-    return answers
 
 
 def statuses(answers):
@@ -68,7 +22,7 @@ def test_f1_check_then_act(gate, model):
     model.set(first_ms=100)
     server = gate(limits={"site-day": limit("everyone", "calls", "day", 1)}, server={"streams": 32},
                   procs=2)
-    answers = together(server, 20, 20)
+    answers = together([server.chat] * 20)
     assert [a.status for a in answers].count(200) == 1
     assert statuses(answers) == [(200, None), (429, "site_limit")]
     assert model.count == 1
@@ -80,7 +34,7 @@ def test_f2_no_short_cut_for_those_who_have_plenty(site, model):
     place = site(demo={**BARE, "max-output-tokens": 40}, server={"streams": 32},
                  limits={"budget": limit("everyone", "tokens", "day", 1000)})
     server = place.start(procs=2)
-    answers = together(server, 24, 200, messages="0123456789")
+    answers = together([lambda: server.chat(messages="0123456789")] * 200, 24)
     assert [a.status for a in answers].count(200) == 20
     assert statuses(answers) == [(200, None), (429, "site_limit")]
     assert model.count == 20
@@ -206,7 +160,7 @@ def test_ten_thousand_refusals_leave_the_data_file_as_it_is(site, model, reason,
     before, size, admitted, count = place.data(), place.data_file.stat().st_size, model.count, 0
     requests = [{"source": source, "stream": stream} for source in sources for stream in streams]
     while count < 10000:
-        answers = together_each(server, 8, requests * (200 // len(requests)))
+        answers = together([functools.partial(server.chat, **one) for one in requests * (200 // len(requests))], 8)
         count += len(answers)
         assert statuses(answers) == [(503 if reason == "paused" else 429, reason)] or reason == "site_limit"
         assert {answer.code for answer in answers} <= {reason, "address_limit"}
@@ -328,7 +282,7 @@ def test_f15_parallel_settlements_come_to_the_exact_sum(site, model):
         model.set(reset=True, gap_ms=0, prompt_tokens=7, completion_tokens=13)
         model.set(**settings)
         for server, stream in ((servers[0], False), (servers[0], True), (servers[1], False), (servers[1], True)):
-            answers = together(server, 8, calls // 4, messages="0123456789", stream=stream)
+            answers = together([functools.partial(server.chat, messages="0123456789", stream=stream)] * (calls // 4), 8)
             assert {answer.status for answer in answers} == {200 if settings.get("status", 200) == 200 else 503}
         want = {"tokens": want["tokens"] + calls * tokens, "cost": want["cost"] + calls * cost}
     day = place.settled()

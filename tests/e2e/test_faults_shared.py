@@ -4,11 +4,10 @@ tests/e2e/test_faults_callers.py has them for callers who are known."""
 import itertools
 import os
 import signal
-import threading
 
 import pytest
 
-from harness import limit, until
+from harness import limit, together, until
 from test_midnight import MIDNIGHT, SECOND, clock  # noqa: F401: a fixture
 
 BARE = {"overhead-per-call": 0, "overhead-per-message": 0, "max-output-tokens": 40}
@@ -56,20 +55,7 @@ class Shared:
         return [self.chat().status for _ in range(n)]
 
     def together(self, n):
-        answers, lock = [], threading.Lock()
-
-        def ask():
-            answer = self.chat()
-            with lock:
-                answers.append(answer)
-
-        callers = [threading.Thread(target=ask) for _ in range(n)]
-        for caller in callers:
-            caller.start()
-        for caller in callers:
-            caller.join()
-        assert len(answers) == n
-        return answers
+        return together([lambda: self.chat()] * n)
 
     @property
     def used(self):
