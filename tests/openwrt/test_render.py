@@ -120,6 +120,13 @@ def test_the_shipped_file_becomes_a_configuration_once_it_has_been_enabled(route
 @pytest.mark.parametrize("change, told", [
     ({"model": {"max_output_tokens": "-1"}}, "model demo: max_output_tokens has no valid value"),
     ({"main": {"server": "apache"}}, "main: server has no valid value"),
+    # OpenWrt's check lets these pass.
+    ({"main": {"server": 'uhttpd"'}}, "main.server is neither lighttpd nor uhttpd"),
+    ({"main": {"port": "-1"}}, "main.port is no port"),
+    ({"main": {"enabled": "TRUE"}}, "main.enabled is neither 1 nor 0"),
+    ({"main": {"cookie_cross_site": "No"}}, "main.cookie_cross_site is neither 1 nor 0"),
+    ({"limits": {"x": {"per": "everyone", "unit": "calls", "window": "day", "max": "9", "dry_run": "YES"}}},
+     "x.dry_run is neither 1 nor 0"),
     ({"main": {"mount": "/"}}, "main.mount is no path"),
     ({"main": {"mount": "ai"}}, "main.mount is no path"),
     ({"main": {"mount": "/a'b"}}, "main.mount is no path"),
@@ -157,6 +164,46 @@ def test_a_fault_is_told_and_the_configuration_before_it_stays(router, change, t
     router.configure(main={"mount": "/other"})
     router.init("reload")
     assert "mount = '/other'" in text_of(router) and not errors.exists()
+
+
+UNREADABLE = {
+    "a section's word": ("config limit 'x'", "confg limit 'x'"),
+    "an option's word": ("\toption max '7'", "\toptoin max '7'"),
+    "quotes that do not end": ("option max '7'", "option max '7"),
+    "a word too many": ("option max '7'", "option max 7 0"),
+    "nothing that can be read": ("config pennygate 'main'", "config pennygate 'main"),
+}
+
+
+def spoil(router, fault):
+    text = router.uci.read_text(encoding="utf-8")
+    assert fault[0] in text
+    router.uci.write_text(text.replace(*fault), encoding="utf-8")
+
+
+@pytest.mark.parametrize("fault", UNREADABLE.values(), ids=UNREADABLE)
+def test_what_uci_cannot_read_is_told_and_the_configuration_before_it_stays(router, fault):
+    """config_load leaves it out: the limit, or all there is, with what says that it is enabled."""
+    limits = {"x": {"per": "everyone", "unit": "calls", "window": "day", "max": "7"}}
+    router.configure(limits=limits)
+    router.init("start")
+    before = text_of(router)
+    spoil(router, fault)
+    router.init("reload")
+    assert re.fullmatch("/etc/config/pennygate: uci: Parse error.*\nthe configuration before this one stays in "
+                        "force\n", router.errors().replace(str(router.root), "")), router.errors()
+    assert text_of(router) == before and router.pennygate("check").returncode == 0
+    assert router.params()["command"][-1] == "serve"
+    assert (router.root / "etc/lighttpd/conf.d/45-pennygate.conf").exists()
+
+
+@pytest.mark.parametrize("fault", UNREADABLE.values(), ids=UNREADABLE)
+def test_at_first_nothing_starts_with_what_uci_cannot_read(router, fault):
+    router.configure(limits={"x": {"per": "everyone", "unit": "calls", "window": "day", "max": "7"}})
+    spoil(router, fault)
+    router.init("start")
+    assert router.done.returncode != 0 and "Parse error" in router.log()
+    assert not router.conf.exists() and not router.called("procd_open_instance") and not router.made.exists()
 
 
 @pytest.mark.parametrize("bytes_left", [0, 700, 2000])

@@ -226,11 +226,12 @@ def test_a_mount_with_a_fault_reaches_no_server(router, mount):
     assert router.params()["command"][-1] == "serve"
 
 
-def test_a_port_with_a_fault_reaches_no_server(router):
+@pytest.mark.parametrize("port", ["65536", "-1", "+80", " 80", "0", "080", "4294967376"])
+def test_a_port_with_a_fault_reaches_no_server(router, port):
     (router.root / "etc/config/uhttpd").touch()
     router.configure(main={"server": "uhttpd"})
     router.init("start")
-    router.configure(main={"server": "uhttpd", "port": "65536"})
+    router.configure(main={"server": "uhttpd", "port": port})
     router.init("reload")
     assert not router.called("uhttpd") and router.uci_get("uhttpd.pennygate.listen_http") == "0.0.0.0:8080 [::]:8080"
 

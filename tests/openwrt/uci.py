@@ -1,7 +1,7 @@
 #!/usr/bin/python3
 """A stand-in for OpenWrt's uci over the files of UCI_DIRECTORY, and what the recorder needs of it.
 
-usage: uci [-q] get|set|delete|add_list|commit|batch ...
+usage: uci [-q] get|show|set|delete|add_list|commit|batch ...
        uci shell PACKAGE                    assignments, as config_load makes them
        uci validate PACKAGE TYPE SECTION NAME:DATATYPE[:DEFAULT] ...
 """
@@ -11,21 +11,32 @@ import re
 import shlex
 import sys
 
-WORDS = re.compile(r"'(?:[^']|'\\'')*'|\"(?:[^\"\\]|\\.)*\"|[^\s'\"#]+|#[^\n]*|\n|[ \t]+", re.S)
+WORDS = re.compile(r"'(?:[^']|'\\'')*'|\"(?:[^\"\\]|\\.)*\"|[^\s'\"#]+|#[^\n]*|\n|[ \t]+|['\"].*", re.S)
+# How many words a line has that begins with this one.
+SHAPES = {"config": (2, 3), "option": (2, 3), "list": (3, 3)}
+
+
+class Fault(Exception):
+    pass
 
 
 class Config:
-    """Sections in order: {name: (type, {option: text, or a list of texts})}."""
+    """Sections in order: {name: (type, {option: text, or a list of texts})}. A line that is none is a
+    Fault, or left out: so config_load has it, which does without."""
 
-    def __init__(self, package):
+    def __init__(self, package, lenient=False):
         self.path = pathlib.Path(os.environ["UCI_DIRECTORY"]) / package
         self.sections = {}
         section = None
         for words in lines_of(self.path.read_text(encoding="utf-8") if self.path.exists() else ""):
-            if words[0] == "config":
+            least, most = SHAPES.get(words[0], (1, 0))
+            if not least <= len(words) <= most or (section is None and words[0] != "config"):
+                if not lenient:
+                    raise Fault(f"Parse error at '{words[0]}'")
+            elif words[0] == "config":
                 name = words[2] if len(words) > 2 else f"cfg{len(self.sections):02x}"
                 section = self.sections.setdefault(name, (words[1], {}))[1]
-            elif words[0] == "option" and words[2]:
+            elif words[0] == "option" and "".join(words[2:]):
                 section[words[1]] = words[2]
             elif words[0] == "list":
                 section.setdefault(words[1], []).append(words[2])
@@ -48,11 +59,13 @@ def quoted(text):
 
 
 def lines_of(text):
-    """The words of each line; within quotes a line may go on."""
+    """The words of each line; within quotes a line may go on, to the end of all if they do not end."""
     words, word = [], None
     for match in re.finditer(r"\\'|" + WORDS.pattern, text + "\n", re.S):
         piece = match[0]
-        if piece == "\n" or piece.isspace():
+        if piece[0] in "'\"" and (piece[0] != piece[-1] or len(piece) == 1):
+            yield ["unterminated"]
+        elif piece == "\n" or piece.isspace():
             if word is not None:
                 words.append(word)
             word = None
@@ -91,6 +104,11 @@ def get(path):
     return 0
 
 
+def show(package):
+    Config(package)
+    return 0
+
+
 def put(assignment, listed=False):
     path, _, value = assignment.partition("=")
     config, section, option = split(path)
@@ -123,7 +141,7 @@ def batch():
 
 
 def shell(package):
-    config = Config(package)
+    config = Config(package, lenient=True)
     print("CONFIG_SECTIONS=" + shlex.quote(" ".join(config.sections)))
     for section, (kind, options) in config.sections.items():
         print(f"CONFIG_{section}_TYPE={shlex.quote(kind)}; config_cb {shlex.quote(kind)} {section}")
@@ -141,16 +159,19 @@ def shell(package):
 
 
 def fits(kind, value):
+    """As OpenWrt's validate_data sees it, which takes more than whoever wrote the datatype may think."""
+    if isinstance(value, list):  # the last one decides
+        return fits(kind, value[-1])
     if kind.startswith("list("):
-        return all(fits(kind[5:-1], one) for one in (value if isinstance(value, list) else [value]))
-    if isinstance(value, list):
-        return False
+        return all(fits(kind[5:-1], one) for one in value.split())
     if kind.startswith("or("):
-        return value in re.findall(r'"([^"]*)"', kind)
+        return value.removesuffix('"') in re.findall(r'"([^"]*)"', kind)
     if kind == "bool":
-        return value in "0 1 on off true false yes no enabled disabled".split()
-    if kind in ("uinteger", "port"):
-        return value.isascii() and value.isdecimal() and (kind != "port" or int(value) < 65536)
+        return value.lower() in "0 1 on off true false yes no enabled disabled".split()
+    if kind == "port":
+        return bool(re.fullmatch(r"\s*[+-]?[0-9]+", value)) and int(value) < 65536
+    if kind == "uinteger":
+        return bool(re.fullmatch(r"0[xX][0-9a-fA-F]+|[0-9]+", value))
     assert kind == "string", kind
     return True
 
@@ -174,9 +195,18 @@ def command(words):
         with open(os.environ["RECORD"], "a", encoding="utf-8") as file:
             file.write("uci commit\t" + "\t".join(more) + "\n")
         return int(os.path.exists(os.environ["UCI_DIRECTORY"] + "/.full"))
-    return {"get": get, "set": put, "delete": delete, "batch": batch, "shell": shell, "validate": validate,
-            "add_list": lambda path: put(path, True)}[what](*more)
+    return {"get": get, "show": show, "set": put, "delete": delete, "batch": batch, "shell": shell,
+            "validate": validate, "add_list": lambda path: put(path, True)}[what](*more)
+
+
+def main():
+    try:
+        return command(sys.argv[1:])
+    except Fault as fault:
+        if "-q" not in sys.argv:
+            print(f"uci: {fault}", file=sys.stderr)
+        return 1
 
 
 if __name__ == "__main__":
-    sys.exit(command(sys.argv[1:]))
+    sys.exit(main())
