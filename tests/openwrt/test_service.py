@@ -45,8 +45,9 @@ def test_what_procd_is_told(router):
     assert told["no_new_privs"] == told["stderr"] == told["stdout"] == ["1"]
     assert told["respawn"] == ["3600", "5", "0"] and told["limits"] == ["core=0"]
     assert int(told["term_timeout"][0]) > 20  # the default of stop-timeout
-    # A change is taken up by the program itself: an instance that differs would be restarted.
-    assert "file" not in told and "reload_signal" not in told
+    # A change is taken up by the program itself: an instance that differs would be restarted. Another
+    # program is the one thing that it cannot take up; apk stops no service that it upgrades.
+    assert told["file"] == [str(router.program)] and "reload_signal" not in told
     assert not router.called("procd_add_jail")
     assert router.called("procd_add_reload_trigger") == [["pennygate"]]
     assert len(router.called("procd_add_validation")) == 1
