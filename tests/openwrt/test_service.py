@@ -62,12 +62,28 @@ def test_in_a_jail_there_is_all_that_it_needs(router):
     [shown] = [words for words in router.called("procd_add_jail_mount") if "/lib" in words]
     for needed in ("/usr/lib", "/etc/ssl", "/etc/hosts", "/etc/pennygate", "/var/run/pennygate"):
         assert f"{router.root}{needed}" in shown
-    assert [f"{router.root}/tmp/resolv.conf.d"] in router.called("procd_add_jail_mount")
     own = ("/etc/pennygate/store", "/var/run/pennygate/run", "/var/run/pennygate-web")
     assert router.called("procd_add_jail_mount_rw") == [[f"{router.root}{path}" for path in own]]
     capabilities = json.loads(open(router.params()["capabilities"][0], encoding="ascii").read())
     assert set(capabilities) == {"bounding", "effective", "ambient", "permitted", "inheritable"}
     assert not any(capabilities.values())
+
+
+@pytest.mark.parametrize("leads_to, follows", [("tmp/resolv.conf.d/resolv.conf.auto", True),
+                                               ("tmp/resolv.conf", False)])
+def test_a_jail_is_begun_anew_with_another_resolver(router, leads_to, follows):
+    """It has the file that /etc/resolv.conf led to at its start. netifd replaces its own with each
+    lease; dnsmasq's says 127.0.0.1 for ever."""
+    (router.root / leads_to).write_text("nameserver 192.0.2.53\n", encoding="ascii")
+    (router.root / "etc/resolv.conf").symlink_to(router.root / leads_to)
+    router.configure()
+    trigger = ["interface.*", "2000", f"{router.root}/etc/init.d/pennygate", "reload"]
+    router.init("start")
+    assert not router.called("procd_add_raw_trigger") and not router.called("procd_append_param")
+    router.script("sbin/ujail", "#!/bin/sh\n")
+    router.init("start")
+    assert router.called("procd_append_param") == [["file", f"{router.root}/etc/resolv.conf"]]
+    assert router.called("procd_add_raw_trigger") == ([trigger] if follows else [])
 
 
 def test_a_jail_can_stand_before_there_is_a_store(router):
