@@ -10,7 +10,7 @@ import subprocess
 import pytest
 
 from harness import USER, until
-from router import FEED, RECIPE, ROOT
+from router import FEED, RECIPE, ROOT, STUB
 
 # `init` as on a file system that LMDB cannot map, where the configuration says commit.
 NO_COMMIT = '''
@@ -305,16 +305,44 @@ def test_a_router_where_it_is_not_enabled_hears_nothing(router):
     assert not router.called("init")
 
 
-@pytest.mark.parametrize("durability, copies", [("lease", True), ("commit", False), ("auto", False)])
-def test_before_sysupgrade_what_is_in_memory_is_copied(router, durability, copies):
-    router.configure(main={"durability": durability})
+def sysupgrade(router, **asked):
+    """What it does before it packs; `asked` is how it tells its own parts what it was called for."""
+    router.script("etc/init.d/pennygate", '#!/bin/sh\nprintf "init\\t%s\\n" "$*" >>"$RECORD"\n')
     done = router.shell("-c", f"""
         sysupgrade_init_conffiles=other
         other() {{ echo other; }}
         . {router.root}/lib/upgrade/pennygate.sh
-        for f in $sysupgrade_init_conffiles; do $f /tmp/list; done""")
+        for f in $sysupgrade_init_conffiles; do $f /tmp/list; done""", **asked)
     assert done.stdout == "other\n" and done.stderr == "" and done.returncode == 0
+
+
+@pytest.mark.parametrize("durability, copies", [("lease", True), ("commit", False), ("auto", False)])
+def test_for_a_backup_what_is_in_memory_is_copied(router, durability, copies):
+    router.configure(main={"durability": durability})
+    sysupgrade(router, CONF_BACKUP="/tmp/backup.tgz")
     assert (["maintain --stop"] in router.called("pennygate")) == copies
+    assert not router.called("init")  # it goes on
+
+
+def test_for_a_list_of_what_is_kept_nothing_is_done(router):
+    router.configure(main={"durability": "lease"})
+    sysupgrade(router, CONF_BACKUP_LIST="1")
+    assert router.calls() == []
+
+
+@pytest.mark.parametrize("ends_after, waits", [(0, 0), (3, 3), (1000, 31)])
+@pytest.mark.parametrize("durability", ["lease", "commit"])
+def test_for_an_upgrade_it_is_stopped_and_has_ended(router, durability, ends_after, waits):
+    """The charges of what it would still admit, or what it writes, would not all be packed."""
+    router.configure(main={"durability": durability})
+    (router.root / "bin/sleep").unlink()
+    router.script("bin/sleep", STUB)
+    (router.root / "bin/pidof").unlink()
+    runs = f'[ "$1" = pennygate ] && [ "$(grep -c sleep "$RECORD")" -lt {ends_after} ]'
+    router.script("bin/pidof", f"#!/bin/sh\n{runs}\n")
+    sysupgrade(router)
+    assert router.calls()[0] == ["init", "stop"]
+    assert router.called("sleep") == [["1"]] * waits
 
 
 @pytest.mark.parametrize("server, copies", [("uhttpd", True), ("lighttpd", False)])
