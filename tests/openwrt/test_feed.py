@@ -49,6 +49,16 @@ def test_text(recipe):
             assert all(re.match(r"  \S", line) for line in lines), name
 
 
+def test_a_change_of_the_sources_makes_a_build_anew():
+    """OpenWrt looks at the recipe's own directory and at these."""
+    watched = recipe_fields(RECIPE, "pennygate")["PKG_FILE_DEPENDS"].split()
+    copied = re.search(r"^\t\$\(CP\) (.*) \$\(PKG_BUILD_DIR\)/$", define(
+        (RECIPE / "Makefile").read_text(encoding="utf-8"), "Build/Prepare"), re.M)[1]
+    assert copied == "$(TREE)"
+    assert sorted(os.path.relpath(path, ROOT) for path in watched) == [
+        "LICENSE", "Makefile", "gateway", "platform", "store"]
+
+
 def test_the_version_is_the_programs():
     assert recipe_fields(RECIPE, "pennygate")["PKG_VERSION"] == VERSION
 
