@@ -69,6 +69,8 @@ def test_what_it_depends_on():
     assert fields["PKG_BUILD_DEPENDS"] == "bearssl"
     assert recipe_fields(FEED / "libs/bearssl", "bearssl")["BUILDONLY"] == "1"
     assert recipe_fields(FEED / "libs/libfcgi", "libfcgi")["PKG_FIXUP"] == "autoreconf"
+    # What OpenWrt's programs have that face the network.
+    assert re.search(r"^PKG_ASLR_PIE_REGULAR:=1$", (RECIPE / "Makefile").read_text(encoding="utf-8"), re.M)
     assert fields["USERID"] == "pennygate=870:pennygate=870"  # or what is on flash changes hands
 
 
