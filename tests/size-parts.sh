@@ -5,7 +5,8 @@
 # without link-time optimization, which knows no object files.
 #
 # OpenWrt's own flags, of its defaults: -Os, regular stack protector, FORTIFY_SOURCE=1, full RELRO,
-# no PIE unless the image is configured so; and PKG_BUILD_FLAGS:=lto gc-sections of the package.
+# and PIE, since the package asks for it (PKG_ASLR_PIE_REGULAR); without that, as images for small
+# flash have it, it is measured, too. PKG_BUILD_FLAGS:=lto gc-sections of the package.
 # BearSSL is not counted: it is linked statically there and its HMAC-SHA-256 is about 4 KiB. Nor
 # is sstrip, which takes another KiB. MIPS's linker would pad RELRO to pages of 64 KiB; those of
 # routers have 4.
@@ -14,7 +15,7 @@
 # the program is built from. Status 1: one of the machines could not be measured.
 #
 # usage: tests/size-parts.sh [-q] [arm|mips ...] [VARIABLE=value for make ...]
-#        -q  only the totals
+#        -q  only the totals, with and without PIE
 set -eu
 quiet=''
 [ "${1:-}" != -q ] || { quiet=1; shift; }
@@ -38,7 +39,8 @@ for header in "$here"/fcgi*.h "$here"/lmdb.h "$here"/bearssl*.h "$here"/jansson*
 done
 
 # Times are of 64 bits, as in musl.
-openwrt='-fstack-protector -D_FORTIFY_SOURCE=1 -D_TIME_BITS=64 -fno-pie -no-pie -Wno-error'
+openwrt='-fstack-protector -D_FORTIFY_SOURCE=1 -D_TIME_BITS=64 -Wno-error'
+pie='-DPIC -fpic -pie' fixed='-fno-pie -no-pie'
 
 # An object library that has each function that the program does not.
 stand_in() { # CC NM OBJECTS
@@ -66,7 +68,7 @@ build() {
 measure() {
     name=$1 tools=$2 flags=$3
     shift 3
-    objects=build/size/$name
+    objects=build/size/$(echo "$name" | tr -d ' ,')
     "$tools-gcc" --version >/dev/null 2>&1 || { echo "$name: no $tools-gcc" >&2; return 1; }
     build "$tools" "$flags -flto" "$@" >"$scratch/log" 2>&1 || { cat "$scratch/log" >&2; return 1; }
     echo "$name: $(stat -c %s "$objects/stripped") bytes stripped," \
@@ -105,12 +107,19 @@ parts() {
 }
 
 thumb='-mthumb -march=armv7-a -mfpu=vfpv3-d16'
-mips16='-mips32r2 -mips16 -minterlink-mips16 -mno-branch-likely -mno-shared -mplt -Wl,-z,max-page-size=4096'
+mips16='-mips32r2 -mips16 -minterlink-mips16 -mno-branch-likely -Wl,-z,max-page-size=4096'
 status=0
+# usage: both NAME CC-PREFIX FLAGS FLAGS-WITHOUT-PIE [VARIABLE=value ...]
+both() {
+    name=$1 tools=$2 flags=$3 without=$4
+    shift 4
+    measure "$name" "$tools" "$flags $pie" "$@" || status=1
+    [ -z "$quiet" ] || measure "$name, no PIE" "$tools" "$flags $fixed $without" "$@" || status=1
+}
 for machine in ${machines:-arm mips}; do
     case $machine in
-    arm) measure arm arm-linux-gnueabihf "$thumb" "$@" || status=1 ;;
-    mips) measure mips mips-linux-gnu "$mips16" "$@" || status=1 ;;
+    arm) both arm arm-linux-gnueabihf "$thumb" '' "$@" ;;
+    mips) both mips mips-linux-gnu "$mips16" '-mno-shared -mplt' "$@" ;;
     esac
 done
 exit "$status"

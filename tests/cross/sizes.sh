@@ -62,5 +62,5 @@ echo
 # shellcheck disable=SC2016 # as it is written there
 echo '| `SMALL=1`, for OpenWrt | bytes | in xz |'
 echo '|---|---:|---:|'
-tests/size-parts.sh -q | sed -n -e 's/^arm:/Thumb-2:/' -e 's/^mips:/MIPS16:/' \
+tests/size-parts.sh -q | sed -n -e 's/^arm/Thumb-2/' -e 's/^mips/MIPS16/' \
     -e 's/^\(.*\): \([0-9]*\) bytes stripped, \([0-9]*\) in xz.*/| \1 | \2 | \3 |/p'
