@@ -512,8 +512,12 @@ def test_menu_leads_to_the_views_by_rights_that_are_there():
     acl = json.loads(ACL.read_text(encoding="utf-8"))
     paths = {entry["action"]["path"] for entry in menu.values() if entry["action"]["type"] == "view"}
     assert paths == {f"pennygate/{name}" for name in VIEWS}
-    for entry in menu.values():
-        assert entry["depends"]["acl"] and set(entry["depends"]["acl"]) <= set(acl)
+    for path, entry in menu.items():
+        # LuCI asks for those of all that is above, too.
+        needed = {name for above, one in menu.items() if f"{path}/".startswith(f"{above}/")
+                  for name in one["depends"].get("acl", ())}
+        assert needed <= set(acl)
+        assert len(needed) == (entry["action"]["type"] == "view"), "one right is enough for a page"
 
 
 def test_views_need_modules_that_luci_has():
