@@ -4,6 +4,7 @@
  *
  *   view     a view's file: it is rendered; `answers` are what its rpc methods return, `uci` is the
  *            configuration, and each of `steps` is "poll" or a button's text, to be pressed.
+ *            `readonly`: whoever is asking has no right to change anything.
  *   backend  the ucode file: `method` is called, and rpcd's `file exec` really runs its program,
  *            with `replace` put in the place of the words that it names. The file keeps to what
  *            ucode and JavaScript have in common.
@@ -196,7 +197,10 @@ const modules = {
 	},
 	form, uci
 };
-const L = { resolveDefault: (promise, otherwise) => Promise.resolve(promise).catch(() => otherwise) };
+const L = {
+	resolveDefault: (promise, otherwise) => Promise.resolve(promise).catch(() => otherwise),
+	hasViewPermission: () => !input.readonly
+};
 
 async function runView() {
 	const source = readFileSync(input.view, 'utf8');

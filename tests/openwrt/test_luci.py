@@ -250,6 +250,13 @@ def test_buttons_pause_and_resume(counting):
     assert page["buttons"] == ["Pause"]
 
 
+@pytest.mark.parametrize("readonly", [False, True])
+def test_who_may_only_look_cannot_press(counting, readonly):
+    page = standin(view=VIEWS["status"], answers={"status": [counting.answer()]}, readonly=readonly)
+    assert page["buttons"] == ["Pause"]
+    assert ("disabled" in [name for name, _ in page["attributes"]]) is readonly
+
+
 def test_a_button_that_does_nothing_says_so(counting):
     answer = counting.answer()
     shutil.move(counting.site.store, counting.site.directory / "lost")

@@ -436,7 +436,8 @@ return view.extend({
 	button: function(paused) {
 		return E('button', {
 			'class': 'btn cbi-button ' + (paused ? 'cbi-button-positive' : 'cbi-button-negative'),
-			'click': ui.createHandlerFn(this, 'toggle', paused)
+			'click': ui.createHandlerFn(this, 'toggle', paused),
+			'disabled': L.hasViewPermission() ? null : ''
 		}, [ paused ? _('Resume') : _('Pause') ]);
 	},
 
