@@ -538,6 +538,7 @@ def test_package():
     version = re.search(r"^VERSION += (.*)$", (ROOT / "Makefile").read_text(encoding="utf-8"), re.M).group(1)
     assert f"\nPKG_VERSION:={version}\n" in text
     assert "\nPKG_LICENSE:=ISC\n" in text
+    assert "\nLUCI_MAINTAINER:=$(PKG_MAINTAINER)\nLUCI_URL:=\n" in text, "luci.mk takes no others"
     assert text.rstrip().endswith("# call BuildPackage - OpenWrt buildroot signature"), "scan.mk looks for it"
     assert "\ninclude $(TOPDIR)/rules.mk\n" in text and "\ninclude $(TOPDIR)/feeds/luci/luci.mk\n" in text
     depends = set(re.search(r"^LUCI_DEPENDS:=((?:.*\\\n)*.*)$", text, re.M).group(1)
