@@ -86,11 +86,15 @@ class Option {
 	}
 	value(key) { this.choices.push(key); }
 	depends() {}
+	load(id) { return uci.get(this.section.config, id, this.ucioption || this.name); }
+	cfgvalue(id) { return this.load(id); }
 	renderWidget(id, index, value) { return { value, placeholder: this.placeholder }; }
 }
 
 class Section {
-	constructor(type, title, help) { Object.assign(this, { type, title, help, options: [] }); }
+	constructor(config, type, title, help) {
+		Object.assign(this, { config, type, title, help, options: [] });
+	}
 	tab() {}
 	formvalue(id, name) { return (input.form || {})[name]; }
 	option(kind, name, title, help) {
@@ -112,7 +116,7 @@ class FormMap {
 		seen.maps.push(this);
 	}
 	section(kind, ...rest) {
-		const section = new kind(...(kind === NamedSection ? rest.slice(1) : rest));
+		const section = new kind(this.config, ...(kind === NamedSection ? rest.slice(1) : rest));
 
 		section.kind = kind.name;
 		this.sections.push(section);
@@ -128,6 +132,13 @@ for (const kind of kinds)
 	form[kind] = class extends Option {
 		get kind() { return kind; }
 	};
+
+/* A checkbox knows but one word for yes, and what else there is is none to it. */
+form.Flag.prototype.enabled = '1';
+form.Flag.prototype.disabled = '0';
+form.Flag.prototype.renderWidget = function(id, index, value) {
+	return { value, checked: value === this.enabled };
+};
 
 /* `input.uci`: {section: {".type", options}}. */
 const uci = {
@@ -149,10 +160,8 @@ function shown(map) {
 	return map.sections.flatMap((section) => uci.sections(map.config, section.type).flatMap((kept) =>
 		section.options.map((option) => {
 			const id = kept['.name'];
-			const value = option.cfgvalue ? option.cfgvalue(id)
-				: uci.get(map.config, id, option.ucioption || option.name);
 
-			return { id, name: option.name, ...option.renderWidget(id, 0, value) };
+			return { id, name: option.name, ...option.renderWidget(id, 0, option.cfgvalue(id)) };
 		})));
 }
 

@@ -465,6 +465,17 @@ def test_values_of_an_option(kind, name, good, bad):
     assert all(isinstance(verdict, str) for verdict in verdicts[len(good):]), list(zip(bad, verdicts[len(good):]))
 
 
+@pytest.mark.parametrize("word,checked", [(word, True) for word in ("1", "on", "true", "yes", "enabled")]
+                         + [(word, False) for word in ("0", "off", "false", "no", "disabled", None)])
+def test_a_yes_in_any_of_its_words_is_shown(word, checked):
+    """What is shown as a no becomes one when the form is saved: the service would stop, and a limit
+    that only counts would refuse."""
+    page = settings(uci={"main": {".type": "pennygate", "enabled": word, "cookie_cross_site": word},
+                         "spend": {".type": "limit", "dry_run": word, "pace": word}})
+    shown = {option["name"]: option["checked"] for option in page["maps"][0]["shown"] if "checked" in option}
+    assert shown == dict.fromkeys(["enabled", "cookie_cross_site", "dry_run", "pace"], checked)
+
+
 @pytest.mark.parametrize("unit,good,bad", [
     ("calls", ["0", "40", "1000000000000000", "unlimited"],
      ["", "040", "4.0", "-1", "1e3", "0x10", "1000000000000001", "Unlimited", "$5"]),

@@ -13,6 +13,9 @@ const CONFIG = 'pennygate';
 const COUNT = /^(0|[1-9][0-9]*)$/;
 const COUNT_MAX = 1000000000000000;
 
+/* Words for yes in a configuration, also those that this form does not write itself. */
+const YES = [ '1', 'on', 'true', 'yes', 'enabled' ];
+
 /* ---- what is valid ---- */
 
 /* An empty value is the option's default; whether it may be empty is for the form to say. */
@@ -63,8 +66,19 @@ function choose(at, name, title, help, choices, more) {
 	return option;
 }
 
+/* A yes in any of its words is a yes: what is shown as a no would be saved as one. */
+function flag(at, name, title, help, more) {
+	return add(at, form.Flag, name, title, help, Object.assign({
+		load: function(id) {
+			const value = form.Flag.prototype.load.apply(this, arguments);
+
+			return YES.includes(value) ? this.enabled : value && this.disabled;
+		}
+	}, more));
+}
+
 function answer(at, name, title, help, more) {
-	return add(at, form.Flag, name, title, help,
+	return flag(at, name, title, help,
 		Object.assign({ enabled: 'yes', disabled: 'no', default: 'no' }, more));
 }
 
@@ -109,7 +123,7 @@ function generalOptions(section) {
 	const at = { section: section, tab: 'general' };
 
 	section.tab('general', _('General'));
-	add(at, form.Flag, 'enabled', _('Enabled'),
+	flag(at, 'enabled', _('Enabled'),
 		_('Give the model below its key before you switch this on.'), { rmempty: false });
 	choose(at, 'server', _('Web server'),
 		_('Which web server hands the requests on.'),
