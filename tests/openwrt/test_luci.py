@@ -440,6 +440,10 @@ def test_a_limit_is_called_as_its_section_if_it_has_no_name():
 
 VALUES = [
     ("pennygate", "mount", ["/ai", "/a/b"], ["ai", "/a b", "/", "/ai/", "//ai", "/a'b"]),
+    ("pennygate", "port", ["1", "8080", "65535", ""], ["0", "65536", "08080", "80.5", "-1"]),
+    ("pennygate", "max_history", ["1", "1024", ""], ["0", "1025", "1.5", "010"]),
+    ("alerts", "at", ["1", "100"], ["0", "101", "80.5", "080"]),
+    ("model", "thinking_tokens", ["0", "1048576", ""], ["1048577", "0.5", "00"]),
     ("pennygate", "retention", ["7d", "24h", ""], ["7", "d", "0d", "7 d", "1.5d", "7d\n"]),
     ("pennygate", "allowed_origin", ["https://www.example.org", "http://localhost:8000"],
      ["*", "null", "www.example.org", "https://a.example/path", "https://*.example.org"]),
@@ -463,6 +467,13 @@ def test_values_of_an_option(kind, name, good, bad):
     verdicts = settings(validate=[[kind, name, value] for value in good + bad])["verdicts"]
     assert verdicts[:len(good)] == [True] * len(good)
     assert all(isinstance(verdict, str) for verdict in verdicts[len(good):]), list(zip(bad, verdicts[len(good):]))
+
+
+def test_numbers_are_not_left_to_luci():
+    """Of its datatypes range takes 1.5 and 010, port 0, and ipaddr alone 192.0.2.0/255.255.255.0."""
+    datatypes = {option["datatype"] for section in settings_sections(settings()).values()
+                 for option in section["options"]}
+    assert datatypes == {None, 'or(ipaddr("nomask"),cidr)'}
 
 
 @pytest.mark.parametrize("word,checked", [(word, True) for word in ("1", "on", "true", "yes", "enabled")]

@@ -36,6 +36,13 @@ const validLimitName = matching(/^[A-Za-z0-9_-]{1,31}$/, _('At most 31 letters, 
 const validAlias = matching(/^[A-Za-z0-9._-]{1,31}$/, _('At most 31 letters, digits, dots, - and _'));
 const validWindow = matching(/^(hour|day|month|[1-9][0-9]*[smhd])$/, _('hour, day, month, or a time such as 10s'));
 
+/* LuCI's own datatype range takes fractions and leading zeros, which the program does not. */
+function whole(least, most) {
+	return (id, value) => value === ''
+		|| COUNT.test(value) && Number(value) >= least && Number(value) <= most ? true
+		: _('A whole number from %s to %s').format(least, most);
+}
+
 /* Of money with cents, of all else a whole number: what it counts decides. */
 function validMax(id, value) {
 	const unit = this.section.formvalue(id, 'unit');
@@ -134,7 +141,7 @@ function generalOptions(section) {
 		{ placeholder: '/ai', validate: validMount }).depends('server', 'lighttpd');
 	add(at, form.Value, 'port', _('Port'),
 		_("The port on which uhttpd answers for it; the path is /cgi-bin/pennygate there."),
-		{ placeholder: '8080', datatype: 'port' }).depends('server', 'uhttpd');
+		{ placeholder: '8080', validate: whole(1, 65535) }).depends('server', 'uhttpd');
 	choose(at, 'profile', _('Size of the machine'),
 		_('How many calls run at once, and how large the store and its buffers are.'),
 		[ [ 'router', _('router: 16 MB of flash, 128 MB of memory') ],
@@ -169,7 +176,7 @@ function callerOptions(section) {
 		_('Needed for limits per visitor if those pages are on another site; over https alone.'));
 	add(at, form.DynamicList, 'trusted_proxy', _('Trusted proxies'),
 		_('Proxies in front of the web server that are believed when they say for whom they ask, by address or prefix. Whoever is named here can choose the address by which it is counted.'),
-		{ placeholder: '192.0.2.7', datatype: 'or(ipaddr,cidr)' });
+		{ placeholder: '192.0.2.7', datatype: 'or(ipaddr("nomask"),cidr)' });
 	choose(at, 'proxy_header', _('Header of the proxies'), _('The header in which they say it.'),
 		[ [ 'x-forwarded-for', 'X-Forwarded-For' ], [ 'forwarded', 'Forwarded' ] ]);
 }
@@ -179,11 +186,11 @@ function requestOptions(section) {
 
 	section.tab('request', _('Requests'));
 	add(at, form.Value, 'max_message_chars', _('Characters of a message'),
-		_('Of the newest message at most.'), { placeholder: '2000', datatype: 'range(1,1048576)' });
+		_('Of the newest message at most.'), { placeholder: '2000', validate: whole(1, 1048576) });
 	add(at, form.Value, 'max_input_chars', _('Characters of a conversation'),
-		_('Of all messages that are sent on at most.'), { placeholder: '8000', datatype: 'range(1,1048576)' });
+		_('Of all messages that are sent on at most.'), { placeholder: '8000', validate: whole(1, 1048576) });
 	add(at, form.Value, 'max_history', _('Messages of a conversation'),
-		_('So many are sent on, the newest ones.'), { placeholder: '10', datatype: 'range(1,1024)' });
+		_('So many are sent on, the newest ones.'), { placeholder: '10', validate: whole(1, 1024) });
 	add(at, form.Value, 'max_body_bytes', _('Size of a request'),
 		_('From 1K to 1M.'), { placeholder: '64K', validate: validSize });
 }
@@ -209,7 +216,7 @@ function modelOptions(section) {
 		{ placeholder: '/etc/pennygate/key', validate: validPath, write: instead('key_file', 'key') });
 	add(at, form.Value, 'max_output_tokens', _('Longest answer'),
 		_('In tokens, whatever the caller asks for. What a model thinks can come out of this as well.'),
-		{ placeholder: '300', datatype: 'range(1,65536)' });
+		{ placeholder: '300', validate: whole(1, 65536) });
 	choose(at, 'output_field', _('Name of that cap'), _('What this API calls the cap on the answer; many other than OpenAI only know max_tokens.'),
 		[ [ 'max_completion_tokens', 'max_completion_tokens' ], [ 'max_tokens', 'max_tokens' ] ]);
 	priceOptions(at);
@@ -221,7 +228,7 @@ function modelOptions(section) {
 		  [ 'medium', _('medium') ], [ 'high', _('high') ] ]);
 	add(at, form.Value, 'thinking_tokens', _('Tokens of thinking'),
 		_('Output tokens that can be billed beyond the longest answer.'),
-		{ placeholder: '0', datatype: 'range(0,1048576)' });
+		{ placeholder: '0', validate: whole(0, 1048576) });
 	overheadOptions(at);
 	add(at, form.Value, 'ca_file', _('Certificates'),
 		_("Certificates to trust instead of the system's, in PEM form."), { validate: validPath });
@@ -251,10 +258,10 @@ function overheadOptions(at) {
 		{ placeholder: '1', validate: validFactor });
 	add(at, form.Value, 'overhead_per_call', _('Extra tokens of a call'),
 		_('Input tokens that the provider adds to each call.'),
-		{ placeholder: '64', datatype: 'range(0,65536)' });
+		{ placeholder: '64', validate: whole(0, 65536) });
 	add(at, form.Value, 'overhead_per_message', _('Extra tokens of a message'),
 		_('Input tokens that the provider adds to each message.'),
-		{ placeholder: '16', datatype: 'range(0,4096)' });
+		{ placeholder: '16', validate: whole(0, 4096) });
 }
 
 function limitOptions(section) {
@@ -291,7 +298,7 @@ function alertOptions(section) {
 	secret(at, '_token', 'token', null, _('Token'), _('Sent along as bearer token. It is never shown again.'));
 	add(at, form.DynamicList, 'at', _('At'),
 		_('At which percentages of a limit for everyone or anonymous callers, ascending.'),
-		{ datatype: 'range(1,100)' });
+		{ validate: whole(1, 100) });
 }
 
 return view.extend({
