@@ -117,6 +117,21 @@ def test_the_shipped_file_becomes_a_configuration_once_it_has_been_enabled(route
     assert options(router, "limit visitor-burst")["window"] == "'10s'"
 
 
+@pytest.mark.parametrize("name, told", [
+    ("secret", "is the secret"), ("./secret", "is the secret"), ("/secret", "is the secret"), ("link", "is the secret"),
+    ("store/../secret", r"has \.\."), ("../pennygate/key", r"has \.\.")])
+def test_the_secret_is_no_key(router, name, told):
+    """A key goes to the address that is set beside it: with LuCI's right to these settings the secret
+    could be had, under which all visitors are hashed."""
+    router.configure()
+    router.init("start")
+    (router.state / "link").symlink_to(router.state / "secret")
+    router.configure(model={"key": "", "key_file": f"{router.state}/{name}"})
+    router.init("reload")
+    assert re.search(f"demo.key_file {told}", router.log()), router.log()
+    assert "key-demo" in options(router, "model demo")["key-file"]
+
+
 @pytest.mark.parametrize("change, told", [
     ({"model": {"max_output_tokens": "-1"}}, "model demo: max_output_tokens has no valid value"),
     ({"main": {"server": "apache"}}, "main: server has no valid value"),
@@ -133,6 +148,8 @@ def test_the_shipped_file_becomes_a_configuration_once_it_has_been_enabled(route
     ({"main": {"mount": "/a#b"}}, "main.mount is no path"),
     ({"model": {"name": "a b"}}, "demo.name has other characters"),
     ({"model": {"key_file": "/etc/key"}}, "demo has both key and key_file"),
+    ({"model": {"key": "", "key_file": "/etc/passwd"}}, "demo.key_file is not in"),
+    ({"model": {"key": "", "key_file": "relative"}}, "demo.key_file is not in"),
     # What would be another option, if it came through.
     ({"model": {"model": "it's\" price-per-call = \"9"}}, "demo.model has both kinds of quotes"),
     ({"model": {"model": "back\\slash"}}, "demo.model has a backslash"),

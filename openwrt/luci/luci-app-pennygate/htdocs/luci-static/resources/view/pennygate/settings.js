@@ -28,6 +28,7 @@ const validSize = matching(/^[1-9][0-9]*[KMG]?$/, _('Bytes, or a number with K, 
 const validMoney = matching(/^\$?(0|[1-9][0-9]*)(\.[0-9]{1,9})?$/, _('Dollars, such as 0.15'));
 const validUrl = matching(/^https?:\/\/[^\s'"\\\/]+[^\s'"\\]*$/, _('An address that begins with http:// or https://'));
 const validOrigin = matching(/^https?:\/\/[^\s'"\\\/*]+$/, _('Scheme and host without a path, such as https://www.example.org'));
+const validKeyFile = matching(/^\/etc\/pennygate\/(?!secret$)[^\s'"\\]+$/, _('A file in /etc/pennygate, such as /etc/pennygate/key'));
 const validPath = matching(/^\/[^\s'"\\]*$/, _('A path that begins with /'));
 const validMount = matching(/^(\/[A-Za-z0-9._~-]+)+$/, _('A path such as /ai'));
 const validWord = matching(/^[^\s'"\\]+$/, _('Without blanks, quotes and backslashes'));
@@ -212,8 +213,8 @@ function modelOptions(section) {
 	secret(at, 'key', 'key', 'key_file', _('Key'),
 		_('The API key. It is never shown again. Set a limit at the provider, too.'));
 	add(at, form.Value, 'key_file', _('File with the key'),
-		_('In place of the key: a file that holds it and nothing else, and that the user pennygate can read.'),
-		{ placeholder: '/etc/pennygate/key', validate: validPath, write: instead('key_file', 'key') });
+		_('In place of the key: a file in /etc/pennygate that holds it and nothing else, and that the user pennygate can read.'),
+		{ placeholder: '/etc/pennygate/key', validate: validKeyFile, write: instead('key_file', 'key') });
 	add(at, form.Value, 'max_output_tokens', _('Longest answer'),
 		_('In tokens, whatever the caller asks for. What a model thinks can come out of this as well.'),
 		{ placeholder: '300', validate: whole(1, 65536) });
