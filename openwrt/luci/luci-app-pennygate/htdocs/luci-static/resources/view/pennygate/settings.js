@@ -6,7 +6,8 @@
 /*
  * /etc/config/pennygate: the options of pennygate.conf(5), with _ in place of -. What is refused
  * here is what is plainly wrong; the last word has `pennygate check`, which the init script asks
- * before anything is used. Security: a key is written and never shown, nor sent back to the form.
+ * before anything is used. Security: no field has the key that is kept. It is no secret before who
+ * may open this page, since LuCI gives the whole configuration to the browser.
  */
 
 const CONFIG = 'pennygate';
@@ -211,7 +212,7 @@ function modelOptions(section) {
 	add(at, form.Value, 'model', _('Model'), _("The model's name there."),
 		{ rmempty: false, validate: validWord });
 	secret(at, 'key', 'key', 'key_file', _('Key'),
-		_('The API key. It is never shown again. Set a limit at the provider, too.'));
+		_('The API key. This page does not show it again. Set a limit at the provider, too.'));
 	add(at, form.Value, 'key_file', _('File with the key'),
 		_('In place of the key: a file in /etc/pennygate that holds it and nothing else, and that the user pennygate can read.'),
 		{ placeholder: '/etc/pennygate/key', validate: validKeyFile, write: instead('key_file', 'key') });
@@ -296,7 +297,7 @@ function alertOptions(section) {
 	add(at, form.Value, 'url', _('Address'),
 		_('Where alerts are posted as JSON. Without one they are shown on the status page alone. Many services put a secret into it.'),
 		{ password: true, validate: validUrl });
-	secret(at, '_token', 'token', null, _('Token'), _('Sent along as bearer token. It is never shown again.'));
+	secret(at, '_token', 'token', null, _('Token'), _('Sent along as bearer token. This page does not show it again.'));
 	add(at, form.DynamicList, 'at', _('At'),
 		_('At which percentages of a limit for everyone or anonymous callers, ascending.'),
 		{ validate: whole(1, 100) });
