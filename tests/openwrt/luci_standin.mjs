@@ -85,7 +85,7 @@ class Option {
 		Object.assign(this, { section, name, title, help, choices: [] });
 	}
 	value(key) { this.choices.push(key); }
-	depends() {}
+	depends() { this.dependent = true; }
 	load(id) { return uci.get(this.section.config, id, this.ucioption || this.name); }
 	cfgvalue(id) { return this.load(id); }
 	renderWidget(id, index, value) { return { value, placeholder: this.placeholder }; }
@@ -171,6 +171,7 @@ function described(map) {
 		options: section.options.map((option) => ({ kind: option.kind,
 			name: option.ucioption || option.name, title: option.title, help: option.help,
 			password: option.password === true, choices: option.choices,
+			kept: !option.dependent || option.retain === true,
 			datatype: option.datatype || null }))
 	})) };
 }

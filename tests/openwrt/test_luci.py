@@ -398,6 +398,14 @@ def test_each_option_has_a_help_text():
             assert not re.search(r"[<>&]", option["title"] + option["help"]), "LuCI takes it for HTML"
 
 
+def test_what_is_hidden_is_kept():
+    """LuCI deletes what is not shown when the form is saved: with another web server tried out, the path
+    would be gone. Only a limit of calls at once has to be without its window."""
+    dropped = {option["name"] for section in settings_sections(settings()).values()
+               for option in section["options"] if not option["kept"]}
+    assert dropped == {"window"}
+
+
 def test_kinds_of_sections():
     kinds = {kind: section["kind"] for kind, section in settings_sections(settings()).items()}
     assert kinds == {"pennygate": "NamedSection", "model": "TypedSection", "limit": "GridSection",

@@ -140,10 +140,10 @@ function generalOptions(section) {
 		  [ 'uhttpd', _('uhttpd: a program started for each request') ] ]);
 	add(at, form.Value, 'mount', _('Path'),
 		_('The path below which lighttpd has it, such as /ai.'),
-		{ placeholder: '/ai', validate: validMount }).depends('server', 'lighttpd');
+		{ placeholder: '/ai', validate: validMount, retain: true }).depends('server', 'lighttpd');
 	add(at, form.Value, 'port', _('Port'),
 		_("The port on which uhttpd answers for it; the path is /cgi-bin/pennygate there."),
-		{ placeholder: '8080', validate: whole(1, 65535) }).depends('server', 'uhttpd');
+		{ placeholder: '8080', validate: whole(1, 65535), retain: true }).depends('server', 'uhttpd');
 	choose(at, 'profile', _('Size of the machine'),
 		_('How many calls run at once, and how large the store and its buffers are.'),
 		[ [ 'router', _('router: 16 MB of flash, 128 MB of memory') ],
