@@ -107,7 +107,9 @@ class Section {
 }
 
 class NamedSection extends Section {}
-class TypedSection extends Section {}
+class TypedSection extends Section {
+	handleAdd(event, name) { seen.writes.push([ name, '.type', this.type ]); }
+}
 class GridSection extends TypedSection {}
 
 class FormMap {
@@ -188,6 +190,11 @@ function written(entries) {
 	return seen.writes;
 }
 
+function added(entries) {
+	for (const [ type, name ] of entries)
+		seen.maps[0].sections.find((section) => section.type === type).handleAdd({}, name);
+}
+
 /* ---- a view ---- */
 
 const modules = {
@@ -224,6 +231,7 @@ async function runView() {
 			await seen.polls[0].f();
 		else
 			await buttons(page).find((button) => text(button) === step).attrs.click();
+	added(input.add || []);
 	return {
 		text: text(page), rows: rowsOf(page), attributes: attributes(page),
 		buttons: buttons(page).map(text), html: seen.html, strings: seen.strings, calls: seen.calls,

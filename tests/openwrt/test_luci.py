@@ -439,6 +439,15 @@ def test_a_key_and_a_file_with_it_are_not_kept_both(entered, dropped):
     assert page["writes"] == [["x", dropped, None], ["x", entered, "/new"]]
 
 
+@pytest.mark.parametrize("name", ["main", "alerts", "default"])
+def test_a_new_model_takes_no_section_that_is_there(name):
+    kept = {**KEPT, "main": ENABLED}
+    page = settings(uci=kept, add=[["model", name]])
+    assert page["writes"] == [] and page["notes"] == ["There is a section of that name."]
+    page = settings(uci=kept, add=[["model", "other"]])
+    assert page["writes"] == [["other", ".type", "model"]] and page["notes"] == []
+
+
 def test_a_limit_is_called_as_its_section_if_it_has_no_name():
     page = settings(uci={"spend": {".type": "limit"}, "cfg01": {".type": "limit", ".anonymous": True},
                          "visitor_day": {".type": "limit", "name": "visitor-day"}})

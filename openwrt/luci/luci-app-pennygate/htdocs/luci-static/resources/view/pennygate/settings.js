@@ -2,6 +2,7 @@
 'require view';
 'require form';
 'require uci';
+'require ui';
 
 /*
  * /etc/config/pennygate: the options of pennygate.conf(5), with _ in place of -. What is refused
@@ -241,6 +242,15 @@ function modelOptions(section) {
 	uci.sections(CONFIG, 'model').forEach((model) => fallback.value(model.name || model['.name']));
 }
 
+/* LuCI would make a model of a section of that name, whatever it is: of `main`, say. */
+function addModel(ev, name) {
+	if (uci.get(CONFIG, name)) {
+		ui.addNotification(null, E('p', {}, [ _('There is a section of that name.') ]), 'danger');
+		return null;
+	}
+	return form.TypedSection.prototype.handleAdd.apply(this, arguments);
+}
+
 function priceOptions(at) {
 	[
 		[ 'price_input', _('Price of input'),
@@ -320,7 +330,7 @@ return view.extend({
 		const models = map.section(form.TypedSection, 'model', _('Models'),
 			_('The model APIs that callers may ask; the first is the default.'));
 
-		Object.assign(models, { anonymous: false, addremove: true });
+		Object.assign(models, { anonymous: false, addremove: true, handleAdd: addModel });
 		modelOptions(models);
 
 		const limits = map.section(form.GridSection, 'limit', _('Limits'),
