@@ -313,6 +313,16 @@ static bool is_readable_file(const char *path)
     return stat(path, &st) == 0 && S_ISREG(st.st_mode) && access(path, R_OK) == 0;
 }
 
+/* Whoever has the site's secret can make cookies and tell who a hash is: it goes to no API, is no
+ * password, and stands in no header. */
+static bool is_site_secret(const struct config *c, const char *path)
+{
+    struct stat secret, st;
+
+    return path != NULL && stat(c->secret_file, &secret) == 0 && stat(path, &st) == 0 &&
+           st.st_dev == secret.st_dev && st.st_ino == secret.st_ino;
+}
+
 /* What would fail with each call. */
 static void check_call(const struct config_model *m, struct findings *f)
 {
@@ -342,6 +352,13 @@ static void check_site(const struct config *c, struct findings *f)
 
 static void check_secrets(const struct config *c, struct findings *f)
 {
+    for (unsigned i = 0; i < c->n_models; i++)
+        if (is_site_secret(c, c->models[i].key_file))
+            find(f, "model %s: key-file is the site's secret-file", c->models[i].alias);
+    if (is_site_secret(c, c->bypass_secret_file))
+        find(f, "bypass: secret-file is the site's");
+    if (is_site_secret(c, c->alert_token_file))
+        find(f, "alerts: token-file is the site's secret-file");
     if (c->bypass_loose)
         find(f, "bypass: others can read secret-file %.100s: chmod 640 or 600",
              c->bypass_secret_file);

@@ -460,6 +460,11 @@ def with_token(site, mode=0o600):
     site.sections["alerts"] = {"url": "https://hooks.example/T0/hidden?k=hidden", "token-file": path}
 
 
+def link_key(site):
+    site.key.unlink()
+    site.key.symlink_to(site.secret)
+
+
 def test_check_tells_of_callers_bypass_alerts_and_transcripts_without_secrets(made):
     with_secret(made, "hidden-0123456789", unit="cost", window="hour", max="$0.25")
     with_token(made)
@@ -501,6 +506,11 @@ def test_check_shows_no_secret_of_the_environment(made):
     (lambda site: site.demo.update({"price-input": "0.0000015"}), "was it meant per token"),
     (lambda site: site.limits.update(few=limit("address", "tokens", "day", 10)), "the smallest request"),
     (lambda site: site.key.chmod(0o644), "others can read key-file"),
+    (lambda site: site.demo.update({"key-file": site.secret}), "model demo: key-file is the site's secret-file"),
+    (link_key, "model demo: key-file is the site's secret-file"),
+    (lambda site: site.sections.update(bypass={"secret-file": site.secret, "max": 9}), "bypass: secret-file is the site's"),
+    (lambda site: site.sections.update(alerts={"url": "http://127.0.0.1:9/", "token-file": site.secret}),
+     "alerts: token-file is the site's secret-file"),
     (lambda site: site.demo.update({"ca-file": "/nowhere/ca.pem"}), "ca-file /nowhere/ca.pem: no file"),
     (lambda site: site.demo.update({"url": "http://127.0.0.1:9/v1/chat/completions"}), "which is appended"),
     (lambda site: site.secret.chmod(0o644), "chmod 600"),
