@@ -209,9 +209,10 @@ static enum error copy_unless_done(const struct copying *c)
 
 enum error copy_first(const struct ledger *l, const uint8_t uuid[16], struct kv_txn *t)
 {
-    const struct lease none = {.copied = 1};
+    struct lease none = {.copied = 1};
     enum error e = copy_write(l->path_copy, l->options.secret, uuid, t);
 
+    memcpy(none.rows, l->rows_name, sizeof none.rows);
     return e == ERROR_NONE ? lease_write(l->path_lease, l->options.secret, uuid, &none) : e;
 }
 

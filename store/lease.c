@@ -5,20 +5,24 @@
  */
 #include "store/lease.h"
 
+#include <errno.h>
+#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
+#include "platform/clock.h"
 #include "platform/file.h"
 #include "store/storetime.h"
 
 /* The file, all integers big-endian:
- *   magic[8] version[1] count[1] uuid[16] copied[8]
+ *   magic[8] version[1] count[1] uuid[16] rows[16] copied[8]
  *   { serial[8] from[8] until[8] day[8] { calls[8] tokens[8] cost[8] }2 }* mac[32] */
 #define MAGIC        "PGLEASE\n"
 #define MAGIC_SIZE   8
 #define VERSION      1
 #define UUID_SIZE    16
-#define HEAD_SIZE    (MAGIC_SIZE + 1 + 1 + UUID_SIZE + 8)
+#define HEAD_SIZE    (MAGIC_SIZE + 1 + 1 + UUID_SIZE + LEASE_ROWS + 8)
 #define SEGMENT_SIZE (4 * 8 + LEASE_SUBJECTS * UNITS_SUMMED * 8)
 #define FILE_MAX     (HEAD_SIZE + LEASE_SEGMENTS * SEGMENT_SIZE + MAC_SIZE)
 
@@ -27,7 +31,8 @@ _Static_assert(FILE_MAX < 1024, "a page or two of flash, written often");
 #define AT_VERSION MAGIC_SIZE
 #define AT_COUNT   (MAGIC_SIZE + 1)
 #define AT_UUID    (MAGIC_SIZE + 2)
-#define AT_COPIED  (AT_UUID + UUID_SIZE)
+#define AT_ROWS    (AT_UUID + UUID_SIZE)
+#define AT_COPIED  (AT_ROWS + LEASE_ROWS)
 
 /* ---- the file ---- */
 
@@ -68,6 +73,7 @@ static size_t encode(const struct lease *l, const uint8_t secret[MAC_SIZE],
     out[AT_VERSION] = VERSION;
     out[AT_COUNT] = (uint8_t)l->n;
     memcpy(out + AT_UUID, uuid, UUID_SIZE);
+    memcpy(out + AT_ROWS, l->rows, LEASE_ROWS);
     p = put_u64(p, l->copied);
     for (unsigned i = 0; i < l->n; i++)
         p = put_segment(p, &l->segment[i]);
@@ -124,6 +130,7 @@ static bool decode(const uint8_t *data, struct lease *l)
 
     memset(l, 0, sizeof *l);
     l->n = data[AT_COUNT]; /* at most LEASE_SEGMENTS, for the file is not longer */
+    memcpy(l->rows, data + AT_ROWS, LEASE_ROWS);
     l->copied = get_u64(&p);
     least = l->copied > 0 ? l->copied : 1;
     for (unsigned i = 0; i < l->n; i++) {
@@ -165,6 +172,36 @@ enum error lease_write(const char *path, const uint8_t secret[MAC_SIZE], const u
     size_t n = encode(l, secret, uuid, data);
 
     return file_replace(path, 0600, data, n) == ERROR_NONE ? ERROR_NONE : ERROR_STORE_IO;
+}
+
+static enum error open_file(const char *path, int *fd)
+{
+    *fd = open(path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+    if (*fd >= 0)
+        return ERROR_NONE;
+    return errno == ENOENT ? ERROR_STORE_MISSING : ERROR_STORE_IO;
+}
+
+/* Whoever had it has mostly put another file there: then that one's is asked for. */
+enum error lease_lock(const char *path, int64_t wait_ms, int *fd)
+{
+    const int64_t until = clock_monotonic_ms() + wait_ms;
+    struct file_id held, there;
+    enum error e = ERROR_BUSY;
+    int f;
+
+    do {
+        if ((e = open_file(path, &f)) != ERROR_NONE)
+            return e;
+        e = file_lock(f, until - clock_monotonic_ms());
+        if (e == ERROR_NONE && file_id_fd(f, &held) == ERROR_NONE &&
+            file_id_path(path, &there) == ERROR_NONE && file_id_equal(held, there)) {
+            *fd = f;
+            return ERROR_NONE;
+        }
+        close(f);
+    } while (e == ERROR_NONE && clock_monotonic_ms() < until);
+    return e == ERROR_NONE ? ERROR_BUSY : e;
 }
 
 /* ---- segments ---- */

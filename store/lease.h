@@ -24,6 +24,12 @@
  * one from after a clock reset that no copy contains: the restored store has the time from before
  * it, so the segment is charged in all windows as of now.
  *
+ * The file names the live rows that it grants to, and only these may be granted more, or be copied.
+ * Who restores gives them a name of their own, and writes it into the file under the lock under
+ * which it read the segments. So it is of no matter where other rows are left: somebody has emptied
+ * the run directory, it is another one now, or another one is mounted over it. Who has them open
+ * can charge what they grant, all of which the restore has charged, and no more.
+ *
  * What is given back by a settle counts for the segment only if the reservation was charged in
  * it. Everything errs towards more: use is never forgotten for the site.
  */
@@ -40,6 +46,7 @@
 /* Without a copy for so many hours with use one is made before the next begins: bounds the file to
  * less than 1 KiB. */
 #define LEASE_SEGMENTS 8
+#define LEASE_ROWS     16 /* bytes by which live rows are named (store/liverows.h) */
 
 enum lease_subject { LEASE_EVERYONE, LEASE_ANONYMOUS, LEASE_SUBJECTS };
 
@@ -50,8 +57,9 @@ struct lease_segment {
     struct amounts granted[LEASE_SUBJECTS];
 };
 
-/* STORE/lease: magic, version, n, uuid, copied, segments, HMAC over it under the secret. */
+/* STORE/lease: magic, version, n, uuid, rows, copied, segments, HMAC over it under the secret. */
 struct lease {
+    uint8_t rows[LEASE_ROWS]; /* the live rows whose segments these are */
     uint64_t copied; /* segments of a smaller serial are in the copy that was made last */
     unsigned n;
     struct lease_segment segment[LEASE_SEGMENTS]; /* serials ascend, all >= copied */
@@ -72,6 +80,10 @@ enum error lease_read(const char *path, const uint8_t secret[MAC_SIZE], const ui
 /* Replaces the file. ERROR_STORE_IO. */
 enum error lease_write(const char *path, const uint8_t secret[MAC_SIZE], const uint8_t uuid[16],
                        const struct lease *l);
+
+/* The lock under which the file is read and written again, wherever the rows are; close *fd to let
+ * go of it. ERROR_STORE_MISSING, ERROR_STORE_IO; ERROR_BUSY after wait_ms; ERROR_UNSUPPORTED. */
+enum error lease_lock(const char *path, int64_t wait_ms, int *fd);
 
 /* Whether what is charged at the instant under the date belongs to the segment under way. */
 bool lease_covers(const struct lease_row *r, int64_t store_ms, int64_t day);

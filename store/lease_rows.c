@@ -13,10 +13,10 @@
  *     than what its calls have come to. What a call has used beyond its reservation is charged as
  *     of now, since its own segment may be in a copy already, but under the date whose counters it
  *     goes to.
- *   - Rows that go while processes run (somebody empties the run directory) are restored by one
- *     of them, with all that the file grants. Another one may be in a transaction on the old rows:
- *     what it charges within their grant is charged by the restore, too, and it is granted no
- *     more, as the file is written under the restorer's lock and only with the rows in place.
+ *   - Rows that go while processes run (somebody empties the run directory, or it is another one
+ *     now) are restored by one of them, with all that the file grants. Another one may go on with
+ *     the old rows: what it charges within their grant is charged by the restore, too, and it is
+ *     granted no more, as the file is of other rows from then on.
  */
 #include <string.h>
 #include <unistd.h>
@@ -40,6 +40,7 @@ static const enum subject subject_of[LEASE_SUBJECTS] = {
  */
 #define SHARE        32
 #define LONG_SECONDS 3600 /* in a shorter window what is wasted is soon forgotten */
+#define LOCK_WAIT_MS 250  /* who restores has the file for as long as a write takes */
 
 /* What is to be charged. */
 struct charge {
@@ -166,14 +167,38 @@ static enum error ask_for_copy(struct ledger *l)
     return ERROR_BUSY;
 }
 
-/* Under LMDB's write lock, as all that writes the file; one that is missing is never made anew. Of
- * an older one nobody knows what has been charged since: a copy makes that good. */
+static bool is_ours(const struct ledger *l, const struct lease *file)
+{
+    return memcmp(file->rows, l->rows_name, sizeof file->rows) == 0;
+}
+
+/*
+ * With its lock; one that is missing is never made anew. Of other rows it has what ours have been
+ * granted, too, and more: these do not count on. Only an older file, of rows before ours, has not.
+ */
+static enum error read_file(struct ledger *l, const struct lease_row *row, struct lease *out)
+{
+    enum error e = lease_read(l->path_lease, l->options.secret, l->schema.uuid, out);
+
+    if (e != ERROR_NONE || is_ours(l, out) || !lease_has(out, &row->segment))
+        return e;
+    liverows_forsake(l);
+    return ERROR_STORE_REPLACED;
+}
+
+static enum error write_file(struct ledger *l, struct lease *file)
+{
+    memcpy(file->rows, l->rows_name, sizeof file->rows);
+    return lease_write(l->path_lease, l->options.secret, l->schema.uuid, file);
+}
+
+/* Of an older file nobody knows what has been charged since: a copy makes that good. */
 static enum error extend(struct batch *b, const struct zone *z, const struct charge *c,
                          struct lease_row *row)
 {
     struct ledger *l = b->ledger;
     struct lease file;
-    enum error e = lease_read(l->path_lease, l->options.secret, l->schema.uuid, &file);
+    enum error e = read_file(l, row, &file);
 
     if (e != ERROR_NONE)
         return e;
@@ -187,15 +212,16 @@ static enum error extend(struct batch *b, const struct zone *z, const struct cha
     grant_all(c, row);
     if (!lease_put(&file, &row->segment))
         return ask_for_copy(l);
-    return lease_write(l->path_lease, l->options.secret, l->schema.uuid, &file);
+    return write_file(l, &file);
 }
 
-/* Rows that are in their place now are restored, should they go, from what is written here. */
-static enum error extend_in_place(struct batch *b, const struct zone *z, const struct charge *c,
-                                  struct lease_row *row)
+/* Under LMDB's write lock, and that of the file: who restores reads what is written here, or we
+ * read that they have. */
+static enum error extend_locked(struct batch *b, const struct zone *z, const struct charge *c,
+                                struct lease_row *row)
 {
     int lock;
-    enum error e = liverows_hold(b->ledger, &lock);
+    enum error e = lease_lock(b->ledger->path_lease, LOCK_WAIT_MS, &lock);
 
     if (e != ERROR_NONE)
         return e;
@@ -222,7 +248,7 @@ static enum error charge(struct batch *b, const struct zone *z, const struct cha
     enum error e = ERROR_NONE;
 
     if (!lease_covers(row, b->state.time.time_ms, c->day) || !fits(c, row))
-        e = extend_in_place(b, z, c, row);
+        e = extend_locked(b, z, c, row);
     for (unsigned i = 0; i < LEASE_SUBJECTS && e == ERROR_NONE; i++)
         for (unsigned u = 0; u < UNITS_SUMMED && is_charged(c, i); u++)
             row->charged[i].of[u] = amount_add(row->charged[i].of[u], c->more.of[u]);
@@ -307,25 +333,32 @@ enum error batch_lease_settle(struct batch *b, const struct op *op, const struct
 enum error batch_lease_close(struct batch *b, struct op *op)
 {
     struct lease_row row;
+    struct lease file;
 
     (void)op;
     if (!b->ledger->options.lease)
         return ERROR_NONE;
     enum error e = read_row(b, &row);
+    if (e == ERROR_NONE)
+        e = read_file(b->ledger, &row, &file);
     if (e != ERROR_NONE || row.closed)
         return e;
     row.closed = true;
     return put_row(b, &row);
 }
 
-static enum error prune(struct ledger *l, uint64_t first)
+static enum error prune(struct batch *b, uint64_t first)
 {
+    struct ledger *l = b->ledger;
     struct lease file;
-    enum error e = lease_read(l->path_lease, l->options.secret, l->schema.uuid, &file);
+    struct lease_row row;
+    enum error e = read_row(b, &row);
 
-    if (e != ERROR_NONE || !lease_prune(&file, first))
+    if (e == ERROR_NONE)
+        e = read_file(l, &row, &file);
+    if (e != ERROR_NONE || (!lease_prune(&file, first) && is_ours(l, &file)))
         return e;
-    return lease_write(l->path_lease, l->options.secret, l->schema.uuid, &file);
+    return write_file(l, &file);
 }
 
 /* The row stays as it is: the transaction is there for its lock. */
@@ -337,9 +370,9 @@ enum error batch_lease_prune(struct batch *b, struct op *op)
 
     if (!b->ledger->options.lease)
         return ERROR_NONE;
-    if ((e = liverows_hold(b->ledger, &lock)) != ERROR_NONE)
+    if ((e = lease_lock(b->ledger->path_lease, LOCK_WAIT_MS, &lock)) != ERROR_NONE)
         return e;
-    e = prune(b->ledger, *first);
+    e = prune(b, *first);
     close(lock);
     return e;
 }

@@ -96,8 +96,10 @@ enum error ledger_run_directory(const char *run, bool make)
 
 enum error ledger_open_rows(struct ledger *l)
 {
-    return l->options.lease ? kv_open_unsynced(l->rows, l->options.map_bytes, &l->kv)
-                            : kv_open(l->rows, l->options.map_bytes, &l->kv);
+    if (!l->options.lease)
+        return kv_open(l->rows, l->options.map_bytes, &l->kv);
+    enum error e = kv_open_unsynced(l->rows, l->options.map_bytes, &l->kv);
+    return e == ERROR_NONE ? liverows_name(l) : e;
 }
 
 /* Once a boot and file: LMDB has no checksums and can die on a broken file, so a child

@@ -24,6 +24,7 @@
 
 #include "platform/board.h"
 #include "platform/live.h"
+#include "store/lease.h"
 #include "store/ledger.h"
 #include "store/period.h"
 #include "store/record.h"
@@ -139,9 +140,10 @@ struct ledger {
     char *rows; /* the directory of data.mdb: STORE, with a lease RUN/store */
     char *path_periods, *path_mark, *path_live, *path_board;
     char *path_walked;
-    char *path_lease, *path_copy; /* on flash */
-    char *path_copied;            /* beside the live rows: the note of the last copy */
-    atomic_bool wants_copy;       /* the lease's file is full */
+    char *path_lease, *path_copy;  /* on flash */
+    char *path_copied;             /* beside the live rows: the note of the last copy */
+    atomic_bool wants_copy;        /* the lease's file is full */
+    uint8_t rows_name[LEASE_ROWS]; /* the live rows that kv is of */
     struct copier copier;
     struct mac_key live_key; /* of this boot: places do not outlive it */
     uint8_t display_key[MAC_SIZE];

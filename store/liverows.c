@@ -10,6 +10,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "platform/random.h"
 #include "store/mark.h"
 #include "store/restore.h"
 
@@ -17,8 +18,10 @@
 #define BOOT    "boot"
 #define ID_SIZE 16
 
-/* Who opens the rows while others do holds the lock for a moment; who restores them, for longer. */
-#define HOLD_WAIT_MS 250
+/* The note `boot`. */
+struct note {
+    uint8_t boot_id[ID_SIZE], name[LEASE_ROWS];
+};
 
 static bool is_there(const char *directory, const char *name)
 {
@@ -30,17 +33,46 @@ static bool is_there(const char *directory, const char *name)
     return is;
 }
 
+static bool read_note(const struct ledger *l, struct note *out)
+{
+    char *path = file_join(l->rows, BOOT), *data = NULL;
+    size_t n = 0;
+    bool is = path != NULL && file_read(path, sizeof *out, &data, &n) == ERROR_NONE &&
+              n == sizeof *out;
+
+    if (is)
+        memcpy(out, data, sizeof *out);
+    free(data);
+    free(path);
+    return is;
+}
+
 static bool are_there(const struct ledger *l, const struct clock_now *now)
 {
-    char *path = file_join(l->rows, BOOT), *id = NULL;
-    size_t n = 0;
-    bool are = path != NULL && file_read(path, ID_SIZE, &id, &n) == ERROR_NONE &&
-               n == ID_SIZE && memcmp(id, now->boot_id, ID_SIZE) == 0 &&
-               is_there(l->rows, FILE_DATA);
+    struct note note;
 
-    free(id);
+    return read_note(l, &note) && memcmp(note.boot_id, now->boot_id, ID_SIZE) == 0 &&
+           is_there(l->rows, FILE_DATA);
+}
+
+enum error liverows_name(struct ledger *l)
+{
+    struct note note;
+
+    if (!read_note(l, &note))
+        return ERROR_STORE_REPLACED;
+    memcpy(l->rows_name, note.name, sizeof l->rows_name);
+    return ERROR_NONE;
+}
+
+void liverows_forsake(struct ledger *l)
+{
+    char *path = file_join(l->rows, BOOT);
+
+    if (path != NULL)
+        unlink(path);
     free(path);
-    return are;
+    ledger_break(l, ERROR_STORE_REPLACED);
 }
 
 /* It has files alone in it. */
@@ -59,7 +91,7 @@ static enum error remove_directory(const char *path)
     return ok && rmdir(path) == 0 ? ERROR_NONE : ERROR_SYSTEM;
 }
 
-static enum error lock_within(const struct ledger *l, int64_t wait_ms, int *fd)
+enum error liverows_lock(const struct ledger *l, int *fd)
 {
     struct file_id held, there;
     int f = open(l->run, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
@@ -67,7 +99,7 @@ static enum error lock_within(const struct ledger *l, int64_t wait_ms, int *fd)
 
     if (f < 0)
         return ERROR_RUN_MISSING;
-    e = file_lock(f, wait_ms);
+    e = file_lock(f, LEDGER_WAIT_MS);
     /* Somebody may have put another directory there meanwhile. */
     if (e == ERROR_NONE &&
         (file_id_fd(f, &held) != ERROR_NONE || file_id_path(l->run, &there) != ERROR_NONE ||
@@ -80,25 +112,6 @@ static enum error lock_within(const struct ledger *l, int64_t wait_ms, int *fd)
     return e;
 }
 
-enum error liverows_lock(const struct ledger *l, int *fd)
-{
-    return lock_within(l, LEDGER_WAIT_MS, fd);
-}
-
-enum error liverows_hold(struct ledger *l, int *fd)
-{
-    int lock;
-    enum error e = lock_within(l, HOLD_WAIT_MS, &lock);
-
-    if (e != ERROR_NONE)
-        return e;
-    if ((e = ledger_verify_files(l)) != ERROR_NONE)
-        close(lock);
-    else
-        *fd = lock;
-    return e;
-}
-
 enum error liverows_begin(struct ledger *l)
 {
     char *path = file_join(l->run, NEW);
@@ -106,6 +119,8 @@ enum error liverows_begin(struct ledger *l)
 
     if (e == ERROR_NONE && mkdir(path, 0700) != 0)
         e = ERROR_SYSTEM;
+    if (e == ERROR_NONE)
+        e = random_bytes(l->rows_name, sizeof l->rows_name);
     if (e == ERROR_NONE)
         e = kv_create(path, l->options.map_bytes);
     if (e == ERROR_NONE)
@@ -145,10 +160,13 @@ enum error liverows_publish(struct ledger *l, const struct clock_now *now)
 {
     char *path = file_join(l->run, NEW), *boot = path != NULL ? file_join(path, BOOT) : NULL;
     enum error e = boot != NULL ? ERROR_NONE : ERROR_MEMORY;
+    struct note note;
 
     close_rows(l);
+    memcpy(note.boot_id, now->boot_id, sizeof note.boot_id);
+    memcpy(note.name, l->rows_name, sizeof note.name);
     if (e == ERROR_NONE)
-        e = file_create(boot, 0600, now->boot_id, ID_SIZE);
+        e = file_create(boot, 0600, &note, sizeof note);
     if (e == ERROR_NONE)
         e = remove_directory(l->rows);
     if (e == ERROR_NONE && rename(path, l->rows) != 0)

@@ -1,6 +1,7 @@
 /*
  * The live rows of durability `lease`: RUN/store, a directory on tmpfs with LMDB's files and two
- * notes: `boot`, the boot that they are of, and `copied`, of the last copy to flash. They are made
+ * notes: `boot`, the boot that they are of and the name by which the lease grants to them
+ * (store/lease.h), and `copied`, of the last copy to flash. They are made
  * under the lock of the run directory, as RUN/new, and put in their place whole, so that there
  * are all of them or none. Those of another boot are none: their commits were not synced.
  */
@@ -17,12 +18,14 @@ enum error liverows_need(struct ledger *l, const struct clock_now *now, bool ado
 /* The lock; close *fd to let go of it. ERROR_BUSY, ERROR_RUN_MISSING, ERROR_UNSUPPORTED. */
 enum error liverows_lock(const struct ledger *l, int *fd);
 
-/* The lock within a moment, while the rows that l has open are still in their place: who holds it
- * can write what they are restored from. ERROR_BUSY: somebody is making others; else as
- * ledger_verify_files and liverows_lock. */
-enum error liverows_hold(struct ledger *l, int *fd);
+/* Which ones l->kv is of, once it is open: l->rows_name. ERROR_STORE_REPLACED: they have gone. */
+enum error liverows_name(struct ledger *l);
 
-/* With the lock. Begins anew in RUN/new and opens them as l->kv: kv_create, kv_open. */
+/* The lease is another ones': whoever opens a ledger here next restores. */
+void liverows_forsake(struct ledger *l);
+
+/* With the lock. Begins anew in RUN/new, with a new name, and opens them as l->kv: kv_create,
+ * kv_open. */
 enum error liverows_begin(struct ledger *l);
 /* With the lock. Closes l->kv, puts them in their place, and notes that they need not be walked. */
 enum error liverows_publish(struct ledger *l, const struct clock_now *now);

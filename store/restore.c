@@ -2,6 +2,7 @@
 #include "store/restore.h"
 
 #include <string.h>
+#include <unistd.h>
 
 #include "platform/log.h"
 #include "store/copy.h"
@@ -16,6 +17,7 @@ struct restoring {
     bool adopt;
     struct intake in;
     uint8_t uuid[16];
+    int lock; /* on the lease's file, from before it is read until it names our rows; or -1 */
     struct lease lease;
     struct lease_row row; /* the copy's */
     bool has_row;
@@ -52,8 +54,11 @@ static enum error read_lease(struct restoring *r)
     const struct ledger *l = r->ledger;
     struct kv_slice value;
     struct row_key key;
-    enum error e = lease_read(l->path_lease, l->options.secret, r->uuid, &r->lease);
+    enum error e = lease_lock(l->path_lease, LEDGER_WAIT_MS, &r->lock);
 
+    if (e != ERROR_NONE)
+        return e;
+    e = lease_read(l->path_lease, l->options.secret, r->uuid, &r->lease);
     if (e != ERROR_NONE)
         return e;
     key_lease(&key);
@@ -187,14 +192,27 @@ static enum error commit(struct restoring *r)
     return e == ERROR_NONE ? mark_replace(l->path_mark, &m) : e;
 }
 
+/* From now on the rows before ours, wherever they are, are granted no more. */
+static enum error take_lease(struct restoring *r)
+{
+    const struct ledger *l = r->ledger;
+
+    memcpy(r->lease.rows, l->rows_name, sizeof r->lease.rows);
+    return lease_write(l->path_lease, l->options.secret, r->uuid, &r->lease);
+}
+
 enum error restore_rows(struct ledger *l, const struct clock_now *now, bool adopt)
 {
-    struct restoring r = {.ledger = l, .now = now, .adopt = adopt};
+    struct restoring r = {.ledger = l, .now = now, .adopt = adopt, .lock = -1};
     enum error e = liverows_begin(l);
 
     r.in.secret = l->options.secret;
     if (e == ERROR_NONE)
         e = commit(&r);
+    if (e == ERROR_NONE)
+        e = take_lease(&r);
+    if (r.lock >= 0)
+        close(r.lock);
     if (e == ERROR_NONE)
         e = liverows_publish(l, now);
     if (e != ERROR_NONE) {

@@ -3,9 +3,9 @@
  * they have gone otherwise.
  *
  * The copy says what had been counted when it was made; the lease, how much more everyone and
- * anonymous can have been charged since, and that is charged in full (store/lease.h). Nothing on
- * flash is changed, so that a crash at any moment of it only means that it is done again, by the
- * same rules from the same files: never to less.
+ * anonymous can have been charged since, and that is charged in full (store/lease.h). All that
+ * is changed on flash is which rows the lease is of, so that a crash at any moment of it only means
+ * that it is done again, by the same rules from the same files: never to less.
  *
  * Why it gives nobody a fresh budget: copy, lease and period keys are believed under MACs of the
  * secret and must be of one uuid; none of them is made here if it is missing. The lease knows the

@@ -441,6 +441,27 @@ static void files_put_back_under_a_running_site_are_made_good(void **state)
     assert_true(used(&s->f, SITE) >= 900);
 }
 
+/* It names the rows before ours, and is no reason to give ours up. */
+static void a_lease_of_the_last_boot_put_back_is_made_good(void **state)
+{
+    struct site *s = *state;
+    uint8_t before[LEASE_ROWS];
+    struct lease l;
+
+    ask_settled(s, 1);
+    keep_flash(s);
+    read_lease(s, &l);
+    memcpy(before, l.rows, sizeof before);
+    lose_power_and_open(s);
+    ask_settled(s, 150);
+    put_back(s, "lease");
+    ask_settled(s, 150);
+    read_lease(s, &l);
+    assert_memory_not_equal(l.rows, before, sizeof before);
+    lose_power_and_open(s);
+    assert_true(used(&s->f, SITE) >= 301);
+}
+
 static void a_lease_older_than_its_copy_is_refused_until_adopted(void **state)
 {
     struct site *s = *state;
@@ -734,6 +755,7 @@ int main(void)
         TEST(rows_that_go_while_the_lease_is_written_admit_nobody),
         TEST(a_flood_does_not_try_to_copy_at_each_request),
         TEST(files_put_back_under_a_running_site_are_made_good),
+        TEST(a_lease_of_the_last_boot_put_back_is_made_good),
         TEST(a_lease_older_than_its_copy_is_refused_until_adopted),
         TEST(a_window_that_came_after_the_copy_is_charged),
         TEST(time_does_not_go_back),

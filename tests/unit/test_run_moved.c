@@ -1,0 +1,128 @@
+/*
+ * Durability lease, and the run directory becomes another one while the machine stays up: the
+ * configuration is changed, and changed back, or one process has been given another one than the
+ * rest. The rows in either are of this boot, but only those that were restored last count on.
+ */
+#include "tests/unit/ledger_fixture.h"
+
+#include <sys/stat.h>
+
+#include "store/ledger_parts.h"
+
+#define MOST 64 /* 1/32 is granted ahead: 2 */
+
+struct site {
+    struct fixture f; /* first */
+    char store[LEASED_PATH], run[LEASED_PATH], other[LEASED_PATH];
+};
+
+static int set_up_site(void **state)
+{
+    struct site *s = calloc(1, sizeof *s);
+
+    assert_non_null(s);
+    set_up_leased(&s->f, s->store, s->run);
+    snprintf(s->other, sizeof s->other, "%s/other", s->f.dir);
+    assert_int_equal(mkdir(s->other, 0700), 0);
+    add_limit(&s->f, "site", SUBJECT_EVERYONE, UNIT_CALLS, "day", MOST);
+    assert_int_equal(ledger_create(&s->f.options, "UTC0"), ERROR_NONE);
+    *state = s;
+    return 0;
+}
+
+/* How many of n are admitted; a ledger that cannot go on is opened anew, as the service does. */
+static unsigned admitted(struct site *s, struct ledger **l, const char *run, unsigned n)
+{
+    struct ledger_options o = s->f.options;
+    unsigned of = 0;
+
+    o.run = run;
+    while (n-- > 0) {
+        struct answer a;
+        struct reservation r;
+
+        if (*l && ledger_verify(*l) != ERROR_NONE) {
+            assert_true(ledger_close(*l, LEDGER_WAIT_MS));
+            *l = NULL;
+        }
+        if (!*l)
+            assert_int_equal(ledger_open(&o, false, l), ERROR_NONE);
+        of += ledger_reserve(*l, &s->f.policy, &s->f.demand, &a, &r) == ERROR_NONE &&
+              a.decision == DECISION_ADMITTED;
+    }
+    return of;
+}
+
+static void stop(struct ledger **l)
+{
+    ledger_copy_last(*l, 5000);
+    assert_true(ledger_close(*l, 5000));
+    *l = NULL;
+}
+
+static void lose_power(struct site *s)
+{
+    char command[256];
+
+    snprintf(command, sizeof command, "rm -rf '%s'/* '%s'/*", s->run, s->other);
+    assert_int_equal(system(command), 0);
+    fake_now.boot_id[0]++;
+}
+
+static void changed_and_changed_back_is_never_over(void **state)
+{
+    struct site *s = *state;
+    struct ledger *l = NULL;
+    unsigned n = 0;
+
+    for (unsigned i = 0; i < 4; i++) {
+        n += admitted(s, &l, i % 2 ? s->other : s->run, MOST / 4);
+        stop(&l);
+    }
+    assert_true(n > MOST / 2);
+    n += admitted(s, &l, s->run, 2 * MOST);
+    assert_true(n <= MOST);
+    assert_true(ledger_close(l, 5000));
+}
+
+static void two_at_once_are_never_over(void **state)
+{
+    struct site *s = *state;
+    struct ledger *one = NULL, *two = NULL;
+    unsigned n = 0;
+
+    for (unsigned i = 0; i < MOST; i++) {
+        n += admitted(s, &one, s->run, 3);
+        n += admitted(s, &two, s->other, 3);
+    }
+    assert_true(n <= MOST);
+    assert_true(ledger_close(one, 5000) && ledger_close(two, 5000));
+}
+
+/* One that is left over stops last. */
+static void what_was_restored_last_is_what_is_kept(void **state)
+{
+    struct site *s = *state;
+    struct ledger *one = NULL, *two = NULL;
+    unsigned n = admitted(s, &one, s->run, 10);
+
+    n += admitted(s, &two, s->other, 20);
+    stop(&two);
+    stop(&one);
+    lose_power(s);
+    n += admitted(s, &one, s->run, 2 * MOST);
+    assert_true(n <= MOST);
+    assert_true(ledger_close(one, 5000));
+}
+
+int main(void)
+{
+#define T(f) cmocka_unit_test_setup_teardown(f, set_up_site, tear_down)
+    const struct CMUnitTest tests[] = {
+        T(changed_and_changed_back_is_never_over),
+        T(two_at_once_are_never_over),
+        T(what_was_restored_last_is_what_is_kept),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
