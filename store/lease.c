@@ -228,7 +228,7 @@ static bool join(struct lease_segment *later, const struct lease_segment *s)
 
 static bool make_room(struct lease *l)
 {
-    for (unsigned i = 0; i + 1 < l->n; i++)
+    for (unsigned i = 0; i + 2 < l->n; i++)
         if (join(&l->segment[i + 1], &l->segment[i])) {
             l->n--;
             memmove(&l->segment[i], &l->segment[i + 1], (l->n - i) * sizeof *l->segment);

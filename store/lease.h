@@ -91,7 +91,8 @@ bool lease_covers(const struct lease_row *r, int64_t store_ms, int64_t day);
 /*
  * Puts the segment in its place, over one of the same serial. Where there is no room for a new one
  * two of the same hour and date become one, which a copy must contain both of: each copy that
- * fails ends a segment. False, l untouched: it is full.
+ * fails ends a segment. The last stays as it is: should the transaction fail, it is put again, with
+ * what it grants by itself. False, l untouched: it is full.
  */
 bool lease_put(struct lease *l, const struct lease_segment *s);
 

@@ -411,6 +411,39 @@ static void copies_that_fail_do_not_fill_the_file(void **state)
     assert_error(lease_charge(f, 1, 0, 0, &f->op.reservation), ERROR_BUSY);
 }
 
+/*
+ * A full file in which the row's segment is the last, and the one before it is of the same hour and
+ * date. A settle of yesterday's begins another one, for which there is room once two have become
+ * one; but its transaction fails, and so the row's goes on.
+ */
+static void a_segment_that_goes_on_keeps_what_it_has_taken_in(void **state)
+{
+    struct leased *f = *state;
+    const struct reservation of_yesterday = {.segment_day = START_DAY - 1};
+    struct lease file;
+    uint64_t granted = 0;
+
+    lease_limit(f, SUBJECT_EVERYONE, UNIT_CALLS, "day", 31); /* nothing is granted ahead */
+    for (unsigned i = 0; i < LEASE_SEGMENTS; i++) {
+        assert_int_equal(lease_charged(f, 10, 0, 0), i + 1);
+        if (i + 1 < LEASE_SEGMENTS)
+            assert_error(lease_close(f), ERROR_NONE);
+        if (i + 2 < LEASE_SEGMENTS)
+            f->b.state.time.time_ms += HOUR_MS;
+    }
+    assert_int_equal(lease_file(f).n, LEASE_SEGMENTS);
+    struct hold h = {.n_rows = 1, .n_live = 1, .live = {{.subject = SUBJECT_EVERYONE}}};
+    f->op.reservation = of_yesterday;
+    lease_begin(f);
+    (void)batch_lease_settle(&f->b, &f->op, &h, &(struct amounts){{1, 0, 0}});
+    assert_error(lease_end(f, ERROR_STORE_IO), ERROR_STORE_IO);
+    assert_int_equal(lease_charged(f, 100, 0, 0), LEASE_SEGMENTS);
+    file = lease_file(f);
+    for (unsigned i = 0; i < file.n; i++)
+        granted += file.segment[i].granted[LEASE_EVERYONE].of[UNIT_CALLS];
+    assert_true(granted >= 10 * LEASE_SEGMENTS + 100);
+}
+
 static void only_segments_of_the_same_windows_become_one(void **state)
 {
     static const struct lease_segment next = {.serial = 5 + LEASE_SEGMENTS};
@@ -775,6 +808,7 @@ int main(void)
         test(a_changed_zone_is_another_date),
         test(a_full_file_wants_a_copy),
         test(copies_that_fail_do_not_fill_the_file),
+        test(a_segment_that_goes_on_keeps_what_it_has_taken_in),
         test(only_segments_of_the_same_windows_become_one),
         test(a_copy_lets_go_of_what_it_has),
         test(a_serial_is_never_one_that_a_copy_has),
