@@ -1,6 +1,9 @@
 """CGI under a web server that runs its programs as root, as OpenWrt's uhttpd does: the program is
 another user before it knows the request."""
 import os
+import pwd
+import re
+import shutil
 import subprocess
 
 import pytest
@@ -40,6 +43,25 @@ def test_root_becomes_the_owner_of_the_store_before_it_opens_it(site):
     begun = next(n for n, line in enumerate(lines) if "setuid(" in line)
     assert not any("data.mdb" in line for line in lines[:begun])
     assert any("data.mdb" in line for line in lines[begun:])
+
+
+def groups_of(line):
+    return [int(word) for word in re.findall(r"\d+", line.partition("[")[2].partition("]")[0])]
+
+
+@pytest.mark.skipif(shutil.which("setpriv") is None, reason="no setpriv")
+@pytest.mark.parametrize("init", [True, False], ids=["the store's owner", "nobody"])
+def test_no_group_of_roots_is_kept(site, init):
+    """What the web server's groups may read, disk and log files among it, is none of the program's."""
+    site = site(init=init)
+    of_root = [0, 4, 6, 42]  # Debian's adm, disk and shadow; numbers need no name
+    _, lines = ask(site, ["setpriv", "--groups", ",".join(map(str, of_root))])
+    owner = pwd.getpwuid(became(lines)[0])
+    taken = next(n for n, line in enumerate(lines) if "setuid(" in line)
+    set_before = [line for line in lines[:taken] if "setgroups(" in line and line.endswith("= 0")]
+    assert groups_of(set_before[0]) == of_root, "what setpriv gave it"
+    assert sorted(groups_of(set_before[-1])) == sorted(os.getgrouplist(owner.pw_name, owner.pw_gid))
+    assert not set(of_root) & set(groups_of(set_before[-1]))
 
 
 def test_the_new_user_is_not_dumped_either(site):
