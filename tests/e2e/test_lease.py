@@ -301,6 +301,24 @@ def test_check_knows_tmpfs(leased):
         assert "copied to flash" in said and "not on tmpfs" not in said
 
 
+@pytest.mark.parametrize("mode", MODES)
+def test_another_run_directory_and_the_first_again_is_never_over(leased, model, mode):
+    """Each time the rows in the other one are left as they were, in the same boot."""
+    most = 64
+    place = leased(limits={"site-day": limit("everyone", "calls", "day", most)})
+    other = place.directory / "other"
+    other.mkdir(mode=0o700)
+    place.own(other)
+    server = place.start(mode)
+    for run in (other, place.run_directory, other, place.run_directory):
+        for _ in range(most // 8):  # the first of those that find other rows than they left hear 503
+            until(lambda: server.chat().status == 200, 10, "one that is admitted")
+        place.site["run-directory"] = run
+        place.write()
+    until(lambda: server.chat().status == 429, 20, "the last")
+    assert most // 2 < model.count <= most
+
+
 def test_cgi_without_cron_copies_after_an_answer(leased):
     place = leased()
     server = place.start("cgi")
