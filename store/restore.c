@@ -54,11 +54,8 @@ static enum error read_lease(struct restoring *r)
     const struct ledger *l = r->ledger;
     struct kv_slice value;
     struct row_key key;
-    enum error e = lease_lock(l->path_lease, LEDGER_WAIT_MS, &r->lock);
+    enum error e = lease_read(l->path_lease, l->options.secret, r->uuid, &r->lease);
 
-    if (e != ERROR_NONE)
-        return e;
-    e = lease_read(l->path_lease, l->options.secret, r->uuid, &r->lease);
     if (e != ERROR_NONE)
         return e;
     key_lease(&key);
@@ -177,9 +174,9 @@ static enum error commit(struct restoring *r)
 {
     struct ledger *l = r->ledger;
     struct mark m;
-    enum error e = kv_begin_write(l->kv, &r->in.txn);
+    enum error e = lease_lock(l->path_lease, LEDGER_WAIT_MS, &r->lock);
 
-    if (e != ERROR_NONE)
+    if (e != ERROR_NONE || (e = kv_begin_write(l->kv, &r->in.txn)) != ERROR_NONE)
         return e;
     r->last_id = m.last_id = kv_last_id(r->in.txn) + 1;
     e = fill(r);

@@ -5,7 +5,11 @@
  */
 #include "tests/unit/ledger_fixture.h"
 
+#include <signal.h>
+#include <stdatomic.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 
 #include "store/ledger_parts.h"
 
@@ -115,6 +119,87 @@ static void what_was_restored_last_is_what_is_kept(void **state)
     assert_true(ledger_close(one, 5000));
 }
 
+/* ---- processes ---- */
+
+#define PROCESSES 4
+#define KILLS     60
+#define NO_END    1000000
+
+/* What all of them see. */
+struct seen {
+    atomic_uint admitted, rolled_back;
+};
+
+static void live_a_while(struct site *s, const char *run, struct seen *seen, unsigned seed)
+{
+    struct ledger_options o = s->f.options;
+    struct ledger *l = NULL;
+
+    o.run = run;
+    enum error e = ledger_open(&o, false, &l);
+    for (unsigned i = 0; i < 1 + seed % 7 && e == ERROR_NONE; i++) {
+        struct answer a;
+        struct reservation r;
+
+        e = ledger_reserve(l, &s->f.policy, &s->f.demand, &a, &r);
+        if (e == ERROR_NONE && a.decision == DECISION_ADMITTED)
+            atomic_fetch_add(&seen->admitted, 1);
+        if (e == ERROR_NONE && i == seed % 5)
+            e = ledger_copy(l, &s->f.policy);
+    }
+    if (e == ERROR_STORE_ROLLED_BACK)
+        atomic_fetch_add(&seen->rolled_back, 1);
+    if (l && seed % 3 == 0)
+        ledger_copy_last(l, 1000);
+    if (l && !ledger_close(l, LEDGER_WAIT_MS))
+        _exit(0);
+}
+
+static pid_t begin_process(struct site *s, unsigned number, struct seen *seen)
+{
+    pid_t pid = fork();
+
+    assert_true(pid >= 0);
+    if (pid == 0)
+        for (unsigned seed = (unsigned)getpid();; seed = seed * 1103515245 + 12345)
+            live_a_while(s, number % 2 ? s->other : s->run, seen, seed >> 16);
+    return pid;
+}
+
+/* Wherever a process is killed, and whoever goes on. An admission that was not told any more is in
+ * the store alone. */
+static void processes_that_take_the_rows_from_each_other_forget_nothing(void **state)
+{
+    struct site *s = *state;
+    struct seen *seen =
+        mmap(NULL, sizeof *seen, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    pid_t pid[PROCESSES];
+
+    assert_true(seen != MAP_FAILED);
+    /* not what is refused is of interest, and little is granted ahead for less than an hour */
+    s->f.limits[0].max = NO_END;
+    assert_true(window_parse("30m", &s->f.limits[0].window));
+    for (unsigned i = 0; i < PROCESSES; i++)
+        pid[i] = begin_process(s, i, seen);
+    for (unsigned n = 0; n < KILLS + PROCESSES; n++) {
+        unsigned i = n % PROCESSES, before = atomic_load(&seen->admitted);
+
+        for (unsigned tries = 0; tries < 20 && atomic_load(&seen->admitted) < before + 3;
+             tries++)
+            usleep(1000 + 700 * (n % 11)); /* poll; somewhere in what it does */
+        kill(pid[i], SIGKILL);
+        assert_int_equal(waitpid(pid[i], NULL, 0), pid[i]);
+        if (n < KILLS)
+            pid[i] = begin_process(s, i, seen);
+    }
+    assert_true(atomic_load(&seen->admitted) > PROCESSES);
+    assert_int_equal(atomic_load(&seen->rolled_back), 0);
+    lose_power(s);
+    open_ledger(&s->f);
+    assert_true(used(&s->f, 0) >= atomic_load(&seen->admitted));
+    munmap(seen, sizeof *seen);
+}
+
 int main(void)
 {
 #define T(f) cmocka_unit_test_setup_teardown(f, set_up_site, tear_down)
@@ -122,6 +207,7 @@ int main(void)
         T(changed_and_changed_back_is_never_over),
         T(two_at_once_are_never_over),
         T(what_was_restored_last_is_what_is_kept),
+        T(processes_that_take_the_rows_from_each_other_forget_nothing),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
