@@ -98,7 +98,7 @@ static enum error take_windows(struct restoring *r)
 /*
  * Of a machine without a clock battery nothing else may be known of the time than what it has been:
  * at the copy, when the last segment began, and when the period keys were moved, which is done by a
- * time that was committed and so is not beyond where the store was.
+ * time that was committed and so is not beyond where the store was. The clock may have been wrong.
  */
 static void advance(struct restoring *r)
 {
@@ -109,11 +109,10 @@ static void advance(struct restoring *r)
     for (unsigned i = 0; i < r->lease.n; i++) {
         const struct lease_segment *s = &r->lease.segment[i];
 
-        if (s->serial >= lease_first_after(row_of(r)) && s->from_ms > t->time_ms)
-            t->time_ms = s->from_ms;
+        if (s->serial >= lease_first_after(row_of(r)))
+            storetime_raise(t, s->from_ms);
     }
-    if (r->keys_ms > t->time_ms)
-        t->time_ms = r->keys_ms;
+    storetime_raise(t, r->keys_ms);
 }
 
 static enum error charge(struct restoring *r)

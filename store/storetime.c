@@ -61,6 +61,21 @@ bool storetime_must_note(const struct storetime *s, const struct clock_now *now)
             time_ms - bounded(s->time_ms) >= STORETIME_NOTE_MS);
 }
 
+static void hold(struct storetime *s, int64_t time_ms)
+{
+    s->before_ms = bounded(s->time_ms);
+    s->hold_until_ms = time_ms + STORETIME_HOLD_MS;
+}
+
+void storetime_raise(struct storetime *s, int64_t t_ms)
+{
+    if (t_ms <= s->time_ms)
+        return;
+    if (t_ms - s->time_ms > STORETIME_STEP_MS)
+        hold(s, t_ms);
+    s->time_ms = t_ms;
+}
+
 void storetime_advance(struct storetime *s, const struct clock_now *now)
 {
     int64_t elapsed = elapsed_ms(s, now);
@@ -68,10 +83,8 @@ void storetime_advance(struct storetime *s, const struct clock_now *now)
     /* An odd millisecond that was not counted yet stays to be counted; otherwise store time
      * would stand still under a write each millisecond. */
     int64_t rest_ms = time_ms == half_rate_ms(s, elapsed) && elapsed > 0 ? elapsed % 2 : 0;
-    if (is_step(s, now)) {
-        s->before_ms = bounded(s->time_ms);
-        s->hold_until_ms = time_ms + STORETIME_HOLD_MS;
-    }
+    if (is_step(s, now))
+        hold(s, time_ms);
     s->time_ms = time_ms;
     if (elapsed >= 0) /* never back within a boot: the time between would count twice */
         s->boot_ms = bounded(now->boot_ms) - rest_ms;

@@ -39,6 +39,10 @@ int64_t storetime_now(const struct storetime *s, const struct clock_now *now);
 #define STORETIME_NOTE_MS (5LL * 60 * 1000)
 bool storetime_must_note(const struct storetime *s, const struct clock_now *now);
 
+/* Store time becomes t_ms, if that is later, and is known from elsewhere; as after a step, if it is
+ * one. */
+void storetime_raise(struct storetime *s, int64_t t_ms);
+
 /* Writes now into s; begins a hold after a step of more than STORETIME_STEP_MS. */
 void storetime_advance(struct storetime *s, const struct clock_now *now);
 

@@ -590,6 +590,26 @@ static void time_does_not_go_back(void **state)
 }
 
 /* Keys that timed work let go of since the copy: a time whose keys are gone could count nobody. */
+/* The clock is months ahead for a while, which only the lease knows of, and is mended. */
+static void after_a_step_that_no_copy_has_the_owner_has_a_day(void **state)
+{
+    struct site *s = *state;
+    int64_t right_ms;
+
+    ask_settled(s, 3);
+    copy(s);
+    right_ms = fake_now.wall_ms;
+    fake_now.wall_ms += 100 * DAY_MS;
+    ask_settled(s, 1);
+    lose_power(s);
+    fake_now.wall_ms = right_ms + 5000;
+    open_ledger(&s->f);
+    ask_settled(s, 1); /* what has ended is erased with it */
+    uint64_t ahead = used(&s->f, SITE);
+    assert_int_equal(ledger_clock_reset(s->f.ledger, &s->f.policy), ERROR_NONE);
+    assert_int_equal(used(&s->f, SITE), ahead + 3);
+}
+
 static void time_is_no_earlier_than_the_period_keys(void **state)
 {
     struct site *s = *state;
@@ -759,6 +779,7 @@ int main(void)
         TEST(a_lease_older_than_its_copy_is_refused_until_adopted),
         TEST(a_window_that_came_after_the_copy_is_charged),
         TEST(time_does_not_go_back),
+        TEST(after_a_step_that_no_copy_has_the_owner_has_a_day),
         TEST(time_is_no_earlier_than_the_period_keys),
         TEST(a_store_of_the_other_durability_is_named),
         TEST(half_a_store_is_removed),
