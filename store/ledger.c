@@ -246,6 +246,15 @@ static enum error check_store(struct ledger *l, bool adopt)
     return e == ERROR_NONE ? with_rows(l, check_rows, &m) : e;
 }
 
+/* What does not go together may only have been opened while others put rows in place. */
+static enum error check_opened(struct ledger *l, bool adopt)
+{
+    enum error e = check_store(l, adopt);
+    enum error files = e == ERROR_NONE ? ERROR_NONE : kv_check_files(l->kv);
+
+    return files == ERROR_NONE ? e : files;
+}
+
 static enum error open_files(struct ledger *l, bool adopt)
 {
     struct clock_now now;
@@ -259,7 +268,7 @@ static enum error open_files(struct ledger *l, bool adopt)
         (l->options.lease && (e = liverows_need(l, &now, adopt)) != ERROR_NONE) ||
         (e = walk_once(l, &now)) != ERROR_NONE || (e = ledger_open_rows(l)) != ERROR_NONE)
         return e;
-    if ((e = check_store(l, adopt)) != ERROR_NONE ||
+    if ((e = check_opened(l, adopt)) != ERROR_NONE ||
         (e = ledger_periods_refresh(l, true)) != ERROR_NONE ||
         (e = live_open(l->path_live, &l->live)) != ERROR_NONE ||
         (e = file_id_fd(live_fd(l->live), &l->live_id)) != ERROR_NONE ||

@@ -64,12 +64,16 @@ static void stop(struct ledger **l)
     *l = NULL;
 }
 
+/* By the shell, for which $A and $B are both run directories. */
+static void run_command(const struct site *s, const char *what)
+{
+    assert_int_equal(setenv("A", s->run, 1) | setenv("B", s->other, 1), 0);
+    assert_int_equal(system(what), 0);
+}
+
 static void lose_power(struct site *s)
 {
-    char command[256];
-
-    snprintf(command, sizeof command, "rm -rf '%s'/* '%s'/*", s->run, s->other);
-    assert_int_equal(system(command), 0);
+    run_command(s, "rm -rf \"$A\"/* \"$B\"/*");
     fake_now.boot_id[0]++;
 }
 
@@ -166,6 +170,19 @@ static pid_t begin_process(struct site *s, unsigned number, struct seen *seen)
     return pid;
 }
 
+/* While processes run. Where one is emptied, what others make meanwhile may stay. */
+static void disturb(const struct site *s, unsigned how)
+{
+    static const char *const hows[] = {
+        "rm -rf \"$A\"/* 2>/dev/null || :",
+        "mv \"$A\" \"$A.1\" && mkdir -m 700 \"$A\" && rm -rf \"$A.1\"",
+        "mv \"$A\" \"$A.1\" && mv \"$B\" \"$A\" && mv \"$A.1\" \"$B\"",
+    };
+
+    if (how < sizeof hows / sizeof *hows)
+        run_command(s, hows[how]);
+}
+
 /* Wherever a process is killed, and whoever goes on. An admission that was not told any more is in
  * the store alone. */
 static void processes_that_take_the_rows_from_each_other_forget_nothing(void **state)
@@ -187,6 +204,7 @@ static void processes_that_take_the_rows_from_each_other_forget_nothing(void **s
         for (unsigned tries = 0; tries < 20 && atomic_load(&seen->admitted) < before + 3;
              tries++)
             usleep(1000 + 700 * (n % 11)); /* poll; somewhere in what it does */
+        disturb(s, n * 7 % 5);
         kill(pid[i], SIGKILL);
         assert_int_equal(waitpid(pid[i], NULL, 0), pid[i]);
         if (n < KILLS)
