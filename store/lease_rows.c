@@ -40,7 +40,7 @@ static const enum subject subject_of[LEASE_SUBJECTS] = {
  */
 #define SHARE        32
 #define LONG_SECONDS 3600 /* in a shorter window what is wasted is soon forgotten */
-#define LOCK_WAIT_MS 250  /* who restores has the file for as long as a write takes */
+#define LOCK_WAIT_MS 250  /* who restores has the file longer, and we have lost it then */
 
 /* What is to be charged. */
 struct charge {
@@ -57,13 +57,13 @@ static bool is_charged(const struct charge *c, unsigned i)
 
 /* ---- the row ---- */
 
-static enum error read_row(struct batch *b, struct lease_row *out)
+static enum error read_row(struct kv_txn *t, struct lease_row *out)
 {
     struct row_key key;
     struct kv_slice value;
 
     key_lease(&key);
-    enum error e = kv_get(b->txn, key.bytes, key.n, &value);
+    enum error e = kv_get(t, key.bytes, key.n, &value);
     if (e == ERROR_NONE)
         return record_lease_read(&value, out) ? ERROR_NONE : ERROR_STORE_INVALID;
     memset(out, 0, sizeof *out);
@@ -186,6 +186,15 @@ static enum error read_file(struct ledger *l, const struct lease_row *row, struc
     return ERROR_STORE_REPLACED;
 }
 
+enum error lease_look(struct ledger *l, struct kv_txn *t)
+{
+    struct lease_row row;
+    struct lease file;
+    enum error e = read_row(t, &row);
+
+    return e == ERROR_NONE ? read_file(l, &row, &file) : e;
+}
+
 static enum error write_file(struct ledger *l, struct lease *file)
 {
     memcpy(file->rows, l->rows_name, sizeof file->rows);
@@ -270,7 +279,7 @@ enum error batch_lease_charge(struct batch *b, const struct op *op, const struct
     r->segment = 0;
     if (!b->ledger->options.lease || c.subjects == 0)
         return ERROR_NONE;
-    enum error e = read_row(b, &row);
+    enum error e = read_row(b->txn, &row);
     if (e == ERROR_NONE)
         e = charge(b, z, &c, &row);
     if (e == ERROR_NONE)
@@ -315,7 +324,7 @@ enum error batch_lease_settle(struct batch *b, const struct op *op, const struct
 
     if (!b->ledger->options.lease || c.subjects == 0)
         return ERROR_NONE;
-    if ((e = read_row(b, &row)) != ERROR_NONE)
+    if ((e = read_row(b->txn, &row)) != ERROR_NONE)
         return e;
     bool over = less(real, &h->reserved, &c.more) && h->n_rows > 0; /* else it goes nowhere */
     bool under = less(&h->reserved, real, &back) && !row.closed &&
@@ -338,7 +347,7 @@ enum error batch_lease_close(struct batch *b, struct op *op)
     (void)op;
     if (!b->ledger->options.lease)
         return ERROR_NONE;
-    enum error e = read_row(b, &row);
+    enum error e = read_row(b->txn, &row);
     if (e == ERROR_NONE)
         e = read_file(b->ledger, &row, &file);
     if (e != ERROR_NONE || row.closed)
@@ -352,7 +361,7 @@ static enum error prune(struct batch *b, uint64_t first)
     struct ledger *l = b->ledger;
     struct lease file;
     struct lease_row row;
-    enum error e = read_row(b, &row);
+    enum error e = read_row(b->txn, &row);
 
     if (e == ERROR_NONE)
         e = read_file(l, &row, &file);

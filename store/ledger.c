@@ -255,6 +255,40 @@ static enum error check_opened(struct ledger *l, bool adopt)
     return files == ERROR_NONE ? e : files;
 }
 
+static enum error open_rows(struct ledger *l, const struct clock_now *now, bool adopt)
+{
+    enum error e = l->options.lease ? liverows_need(l, now, adopt) : ERROR_NONE;
+
+    if (e == ERROR_NONE)
+        e = walk_once(l, now);
+    if (e == ERROR_NONE)
+        e = ledger_open_rows(l);
+    return e == ERROR_NONE ? check_opened(l, adopt) : e;
+}
+
+static enum error look_at_lease(struct ledger *l, struct kv_txn *t, struct mark *m)
+{
+    (void)m;
+    return lease_look(l, t);
+}
+
+/* Rows that do not count on any more are made anew. A lease that cannot be read grants nothing, and
+ * what the rows say can be seen. */
+static enum error open_last_rows(struct ledger *l, const struct clock_now *now, bool adopt)
+{
+    enum error e = open_rows(l, now, adopt);
+
+    if (e != ERROR_NONE || !l->options.lease ||
+        with_rows(l, look_at_lease, NULL) != ERROR_STORE_REPLACED)
+        return e;
+    kv_close(l->kv);
+    l->kv = NULL;
+    close(l->mark_fd);
+    l->mark_fd = -1;
+    atomic_store(&l->broken, ERROR_NONE);
+    return open_rows(l, now, adopt);
+}
+
 static enum error open_files(struct ledger *l, bool adopt)
 {
     struct clock_now now;
@@ -265,11 +299,9 @@ static enum error open_files(struct ledger *l, bool adopt)
         (e = l->options.clock(&now)) != ERROR_NONE ||
         (e = ledger_run_directory(l->run, false)) != ERROR_NONE ||
         (e = ledger_check_kind(l)) != ERROR_NONE ||
-        (l->options.lease && (e = liverows_need(l, &now, adopt)) != ERROR_NONE) ||
-        (e = walk_once(l, &now)) != ERROR_NONE || (e = ledger_open_rows(l)) != ERROR_NONE)
+        (e = open_last_rows(l, &now, adopt)) != ERROR_NONE)
         return e;
-    if ((e = check_opened(l, adopt)) != ERROR_NONE ||
-        (e = ledger_periods_refresh(l, true)) != ERROR_NONE ||
+    if ((e = ledger_periods_refresh(l, true)) != ERROR_NONE ||
         (e = live_open(l->path_live, &l->live)) != ERROR_NONE ||
         (e = file_id_fd(live_fd(l->live), &l->live_id)) != ERROR_NONE ||
         (e = board_open(l->path_board, &l->board)) != ERROR_NONE ||

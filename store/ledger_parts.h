@@ -339,6 +339,10 @@ enum error lease_restore(struct kv_txn *t, const struct lease *l,
                          const struct lease_row *in_copy, const struct restore_time *when,
                          const uint32_t *codes, unsigned n_codes, unsigned *charged);
 
+/* lease_rows.c: whether the rows are those that were restored last. ERROR_STORE_REPLACED: they are
+ * not, and are forsaken (store/liverows.h); ERROR_STORE_INVALID; otherwise as lease_read. */
+enum error lease_look(struct ledger *l, struct kv_txn *t);
+
 /* copying.c: the first copy, of what the transaction sees, and an empty lease, for a store that is
  * just made. ERROR_STORE_IO; otherwise as copy_write and lease_write. */
 enum error copy_first(const struct ledger *l, const uint8_t uuid[16], struct kv_txn *t);

@@ -107,6 +107,26 @@ static void two_at_once_are_never_over(void **state)
     assert_true(ledger_close(one, 5000) && ledger_close(two, 5000));
 }
 
+/* What the owner orders first is not ordered of rows that do not count on. */
+static void an_order_after_it_holds(void **state)
+{
+    struct site *s = *state;
+    struct ledger *l = NULL;
+    struct answer a;
+
+    for (unsigned i = 0; i < 2; i++) {
+        assert_int_equal(admitted(s, &l, i ? s->other : s->run, 5), 5);
+        stop(&l);
+    }
+    open_ledger(&s->f);
+    assert_true(used(&s->f, 0) >= 10);
+    assert_int_equal(ledger_set_paused(s->f.ledger, &s->f.policy, true), ERROR_NONE);
+    assert_int_equal(ledger_copy(s->f.ledger, &s->f.policy), ERROR_NONE);
+    reopen(&s->f);
+    assert_int_equal(ledger_check(s->f.ledger, &s->f.policy, &s->f.demand, &a), ERROR_NONE);
+    assert_int_equal(a.decision, DECISION_PAUSED);
+}
+
 /* One that is left over stops last. */
 static void what_was_restored_last_is_what_is_kept(void **state)
 {
@@ -224,6 +244,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         T(changed_and_changed_back_is_never_over),
         T(two_at_once_are_never_over),
+        T(an_order_after_it_holds),
         T(what_was_restored_last_is_what_is_kept),
         T(processes_that_take_the_rows_from_each_other_forget_nothing),
     };
