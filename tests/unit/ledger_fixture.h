@@ -178,6 +178,17 @@ static inline enum decision ask(struct fixture *f, struct answer *a, struct rese
     return a->decision;
 }
 
+/* A request that must be admitted, of whoever f->demand is now. */
+static inline struct reservation must_admit(struct fixture *f)
+{
+    struct reservation r;
+    struct answer a;
+
+    memset(&f->demand.hashes, 0, sizeof f->demand.hashes);
+    assert_int_equal(ask(f, &a, &r), DECISION_ADMITTED);
+    return r;
+}
+
 static inline void settle(struct fixture *f, const struct reservation *r, enum settle_kind kind,
                           uint64_t tokens, uint64_t cost)
 {

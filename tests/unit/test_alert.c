@@ -58,19 +58,10 @@ static const char *deliver_all(struct fixture *f)
     return text;
 }
 
-static struct reservation reserve(struct fixture *f)
-{
-    struct answer a;
-    struct reservation r;
-
-    assert_int_equal(ask(f, &a, &r), DECISION_ADMITTED);
-    return r;
-}
-
 /* A call that has ended, and used all that it could. */
 static void spend(struct fixture *f)
 {
-    struct reservation r = reserve(f);
+    struct reservation r = must_admit(f);
 
     settle(f, &r, SETTLE_UNKNOWN, 0, 0);
 }
@@ -258,7 +249,7 @@ static void f14_one_alert_per_threshold_and_window(void **state)
     spend(f);
     assert_string_equal(deliver_all(f), "site 80");
     for (int i = 0; i < 100; i++) { /* 83 %, and back to 81 % */
-        struct reservation r = reserve(f);
+        struct reservation r = must_admit(f);
 
         settle(f, &r, SETTLE_NOTHING, 0, 0);
     }
@@ -273,7 +264,7 @@ static void f14_one_alert_per_threshold_and_window(void **state)
 static struct reservation reserve_of(struct fixture *f, uint64_t tokens)
 {
     f->demand.weights.of[UNIT_TOKENS] = tokens;
-    return reserve(f);
+    return must_admit(f);
 }
 
 /* It may use next to nothing of it, and the flag would hide the real crossing. */
@@ -456,7 +447,7 @@ static void a_refusal_tells_and_writes_nothing(void **state)
 
 static void settle_over(struct fixture *f)
 {
-    struct reservation r = reserve(f);
+    struct reservation r = must_admit(f);
     struct settlement s = {.kind = SETTLE_USAGE,
                            .real = {{1, 200, 2000}},
                            .tokens_in = 160,
@@ -489,7 +480,7 @@ static void bound_exceeded_is_told_once_per_model_and_day(void **state)
 /* A call with an end that says something of the API; its breaker opens after two failures. */
 static void call(struct fixture *f, enum health health)
 {
-    struct reservation r = reserve(f);
+    struct reservation r = must_admit(f);
     struct settlement s = {
         .kind = SETTLE_NOTHING, .health = health, .breaker_after = 2, .breaker_pause_ms = 1000};
 

@@ -1,16 +1,6 @@
 /* A subject gets its quota back, while calls are under way, in every window that counts. */
 #include "tests/unit/ledger_fixture.h"
 
-static struct reservation admitted(struct fixture *f)
-{
-    struct reservation r;
-    struct answer a;
-
-    memset(&f->demand.hashes, 0, sizeof f->demand.hashes);
-    assert_int_equal(ask(f, &a, &r), DECISION_ADMITTED);
-    return r;
-}
-
 static void refused(struct fixture *f, enum refusal by)
 {
     struct reservation r;
@@ -24,7 +14,7 @@ static void refused(struct fixture *f, enum refusal by)
 /* A call that is over, with all of its worst case. */
 static void call(struct fixture *f)
 {
-    struct reservation r = admitted(f);
+    struct reservation r = must_admit(f);
 
     settle(f, &r, SETTLE_UNKNOWN, 0, 0);
 }
@@ -177,7 +167,7 @@ static void a_settle_after_it_leaves_later_charges_alone(void **state)
         struct reservation r;
 
         call(f);
-        r = admitted(f);
+        r = must_admit(f);
         assert_int_equal(forgive(f, SUBJECT_EVERYONE), 1);
         assert_int_equal(used(f, 0), 100); /* what is under way */
         assert_int_equal(forgive(f, SUBJECT_EVERYONE), 0);
@@ -199,8 +189,8 @@ static void what_is_under_way_is_not_forgiven(void **state)
 
     add_limit(f, "visitor", SUBJECT_ADDRESS, UNIT_CALLS, "day", 3);
     call(f);
-    r[0] = admitted(f);
-    r[1] = admitted(f);
+    r[0] = must_admit(f);
+    r[1] = must_admit(f);
     refused(f, REFUSAL_ADDRESS);
     assert_int_equal(forgive(f, SUBJECT_ADDRESS), 1);
     assert_int_equal(left(f), 1);
@@ -220,7 +210,7 @@ static void what_ran_out_is_forgiven(void **state)
     struct reservation r;
 
     add_limit(f, "visitor", SUBJECT_ADDRESS, UNIT_CALLS, "day", 3);
-    r = admitted(f);
+    r = must_admit(f);
     pass(f->demand.hold_ms + 1);
     assert_int_equal(forgive(f, SUBJECT_ADDRESS), 1);
     assert_int_equal(left(f), 3);
@@ -236,7 +226,7 @@ static void each_slot_keeps_its_own_reservations(void **state)
 
     f->demand.hold_ms = HOUR_MS;
     add_limit(f, "site", SUBJECT_EVERYONE, UNIT_TOKENS, "80s", 1000);
-    r = admitted(f);
+    r = must_admit(f);
     pass(20000);
     call(f);
     assert_int_equal(used(f, 0), 200);

@@ -65,23 +65,13 @@ static uint64_t tokens_of(struct fixture *f)
     return row_of(f).charged[LEASE_EVERYONE].of[UNIT_TOKENS];
 }
 
-static struct reservation admitted(struct fixture *f)
-{
-    struct reservation r;
-    struct answer a;
-
-    memset(&f->demand.hashes, 0, sizeof f->demand.hashes);
-    assert_int_equal(ask(f, &a, &r), DECISION_ADMITTED);
-    return r;
-}
-
 static void a_call_is_charged_and_settled(void **state)
 {
     struct fixture *f = *state;
     struct reservation r;
 
     add_limit(f, "site-day", SUBJECT_EVERYONE, UNIT_CALLS, "day", 2);
-    r = admitted(f);
+    r = must_admit(f);
     assert_int_equal(r.segment, 1);
     assert_int_equal(r.segment_day, START_MS / DAY_MS);
     assert_int_equal(tokens_of(f), 100);
@@ -90,7 +80,7 @@ static void a_call_is_charged_and_settled(void **state)
     assert_int_equal(tokens_of(f), 30);
     settle(f, &r, SETTLE_USAGE, 30, 300); /* twice */
     assert_int_equal(tokens_of(f), 30);
-    r = admitted(f);
+    r = must_admit(f);
     settle(f, &r, SETTLE_USAGE, 150, 1000);
     assert_int_equal(tokens_of(f), 180);
     ledger_release(f->ledger, &r);
@@ -103,7 +93,7 @@ static void a_refusal_charges_nothing(void **state)
     struct reservation r;
 
     add_limit(f, "site-day", SUBJECT_EVERYONE, UNIT_CALLS, "day", 1);
-    r = admitted(f);
+    r = must_admit(f);
     settle(f, &r, SETTLE_UNKNOWN, 0, 0);
     assert_int_equal(ledger_reserve(f->ledger, &f->policy, &f->demand, &a, &r), ERROR_NONE);
     assert_int_equal(a.decision, DECISION_REFUSED);
@@ -120,7 +110,7 @@ static void a_replacement_is_charged_where_it_is_made(void **state)
     struct answer a;
 
     add_limit(f, "site-day", SUBJECT_EVERYONE, UNIT_CALLS, "day", 9);
-    r = admitted(f);
+    r = must_admit(f);
     other = f->demand;
     other.weights.of[UNIT_TOKENS] = 400;
     assert_int_equal(ledger_replace(f->ledger, &f->policy, &other, &first, &a, &r), ERROR_NONE);
@@ -129,7 +119,7 @@ static void a_replacement_is_charged_where_it_is_made(void **state)
     settle(f, &r, SETTLE_NOTHING, 0, 0);
     assert_int_equal(tokens_of(f), 0);
     fake_now.wall_ms += 17 * HOUR_MS - 1000; /* short of midnight */
-    r = admitted(f);
+    r = must_admit(f);
     pass(2000);
     assert_int_equal(ledger_replace(f->ledger, &f->policy, &other, &first, &a, &r), ERROR_NONE);
     assert_int_equal(r.segment, 3);
@@ -145,12 +135,12 @@ static void a_clock_reset_ends_the_segment(void **state)
     struct reservation r;
 
     add_limit(f, "site-day", SUBJECT_EVERYONE, UNIT_CALLS, "day", 9);
-    r = admitted(f);
+    r = must_admit(f);
     assert_int_equal(ledger_clock_reset(f->ledger, &f->policy), ERROR_NONE);
     assert_true(row_of(f).closed);
     settle(f, &r, SETTLE_USAGE, 900, 900); /* it goes nowhere */
     assert_int_equal(row_of(f).segment.serial, 1);
-    assert_int_equal(admitted(f).segment, 2);
+    assert_int_equal(must_admit(f).segment, 2);
 }
 
 /* A window of everyone's alone needs no key to hash anybody; but it must be known to be one. */
@@ -162,11 +152,11 @@ static void windows_that_only_everyone_has_are_named(void **state)
 
     assert_true(window_parse("month", &month));
     add_limit(f, "visitor-day", SUBJECT_ADDRESS, UNIT_CALLS, "day", 9);
-    (void)admitted(f);
+    (void)must_admit(f);
     ledger_periods_copy(f->ledger, &p);
     assert_null(periods_find(&p, window_code(month)));
     add_limit(f, "site-month", SUBJECT_EVERYONE, UNIT_CALLS, "month", 9);
-    (void)admitted(f);
+    (void)must_admit(f);
     ledger_periods_copy(f->ledger, &p);
     assert_non_null(periods_find(&p, window_code(month)));
 }
@@ -180,10 +170,10 @@ static void an_export_has_no_lease(void **state)
     assert_non_null(out);
     add_limit(f, "site-day", SUBJECT_EVERYONE, UNIT_CALLS, "day", 9);
     f->ledger->options.lease = false;
-    (void)admitted(f);
+    (void)must_admit(f);
     assert_int_equal(ledger_export(f->ledger, out, &rows), ERROR_NONE);
     f->ledger->options.lease = true;
-    (void)admitted(f); /* one reservation more, and the row */
+    (void)must_admit(f); /* one reservation more, and the row */
     assert_int_equal(row_of(f).segment.serial, 1);
     assert_int_equal(ledger_export(f->ledger, out, &with), ERROR_NONE);
     assert_int_equal(with, rows + 1);

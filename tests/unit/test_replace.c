@@ -9,16 +9,6 @@
 
 #define PAUSE_MS 60000
 
-static struct reservation admitted(struct fixture *f)
-{
-    struct reservation r;
-    struct answer a;
-
-    memset(&f->demand.hashes, 0, sizeof f->demand.hashes);
-    assert_int_equal(ask(f, &a, &r), DECISION_ADMITTED);
-    return r;
-}
-
 /* The demand at another model: `tokens`, and ten times as much cost. */
 static struct demand at_other(const struct fixture *f, uint64_t tokens)
 {
@@ -94,8 +84,8 @@ static void f13_every_limit_is_asked_again(void **state)
         struct fixture *f = *state;
         struct limit *l = add_limit(f, "site", SUBJECT_EVERYONE, rows[i].unit, "day", 10000);
 
-        admitted(f);
-        struct reservation r = admitted(f), before = r;
+        must_admit(f);
+        struct reservation r = must_admit(f), before = r;
         l->max = rows[i].max;
         if (replace(f, rows[i].tokens, HEALTH_UNKNOWN, &r) != rows[i].want)
             fail_msg("%s", rows[i].why);
@@ -122,7 +112,7 @@ static void f13_the_settle_is_that_of_the_second_call_and_happens_once(void **st
 
     add_limit(f, "tokens", SUBJECT_EVERYONE, UNIT_TOKENS, "day", 1000);
     add_limit(f, "mine", SUBJECT_ADDRESS, UNIT_TOKENS, "1h", 1000);
-    struct reservation r = admitted(f);
+    struct reservation r = must_admit(f);
     assert_int_equal(replace(f, 250, HEALTH_UNKNOWN, &r), DECISION_ADMITTED);
     settle(f, &r, SETTLE_USAGE, 30, 300);
     settle(f, &r, SETTLE_USAGE, 30, 300);
@@ -132,7 +122,7 @@ static void f13_the_settle_is_that_of_the_second_call_and_happens_once(void **st
     assert_int_equal(d.settled, 1);
     assert_int_equal(d.cost_nano, 300);
 
-    r = admitted(f);
+    r = must_admit(f);
     assert_int_equal(replace(f, 250, HEALTH_UNKNOWN, &r), DECISION_ADMITTED);
     settle(f, &r, SETTLE_UNKNOWN, 0, 0);
     assert_int_equal(used(f, 0), 30 + 250);
@@ -147,10 +137,10 @@ static void what_was_settled_or_has_ended_is_not_replaced(void **state)
     struct answer a;
 
     add_limit(f, "tokens", SUBJECT_EVERYONE, UNIT_TOKENS, "day", 1000);
-    struct reservation settled = admitted(f), ended = admitted(f);
+    struct reservation settled = must_admit(f), ended = must_admit(f);
     settle(f, &settled, SETTLE_UNKNOWN, 0, 0);
     pass(f->demand.hold_ms + 1);
-    admitted(f); /* a write transaction erases what has ended */
+    must_admit(f); /* a write transaction erases what has ended */
     for (int i = 0; i < 2; i++)
         assert_int_equal(
             ledger_replace(f->ledger, &f->policy, &d, &first, &a, i == 0 ? &settled : &ended),
@@ -166,23 +156,23 @@ static void f12_the_place_is_kept(void **state)
 
     add_limit(f, "one", SUBJECT_ADDRESS, UNIT_CONCURRENT, NULL, 1);
     f->policy.site_streams = 1;
-    struct reservation r = admitted(f);
+    struct reservation r = must_admit(f);
     assert_int_equal(replace(f, 250, HEALTH_UNKNOWN, &r), DECISION_ADMITTED);
     assert_int_equal(ask(f, &a, NULL), DECISION_REFUSED);
     settle(f, &r, SETTLE_UNKNOWN, 0, 0);
-    r = admitted(f);
+    r = must_admit(f);
     f->limits[0].max = 0;
     assert_int_equal(replace(f, 250, HEALTH_UNKNOWN, &r), DECISION_REFUSED);
     f->limits[0].max = 1;
     settle(f, &r, SETTLE_NOTHING, 0, 0);
-    admitted(f);
+    must_admit(f);
 }
 
 /* Each model has a breaker of its own, and each call is noted with its own. */
 static void f46_each_breaker_hears_of_its_own_call(void **state)
 {
     struct fixture *f = *state;
-    struct reservation r = admitted(f);
+    struct reservation r = must_admit(f);
 
     assert_int_equal(replace(f, 250, HEALTH_REFUSED, &r), DECISION_ADMITTED);
     assert_int_equal(breaker_of(f, "demo"), PAUSE_MS);
@@ -204,10 +194,10 @@ static void f46_an_open_breaker_takes_no_replacement(void **state)
 
     add_limit(f, "tokens", SUBJECT_EVERYONE, UNIT_TOKENS, "day", 1000);
     snprintf(f->demand.model, sizeof f->demand.model, "other");
-    struct reservation r = admitted(f);
+    struct reservation r = must_admit(f);
     assert_int_equal(ledger_settle(f->ledger, &r, &refused, true), ERROR_NONE);
     snprintf(f->demand.model, sizeof f->demand.model, "demo");
-    r = admitted(f);
+    r = must_admit(f);
     assert_int_equal(replace(f, 250, HEALTH_FAILED, &r), DECISION_BREAKER);
     assert_int_equal(used(f, 0), 0);
     struct ledger_model m;
@@ -226,11 +216,11 @@ static void a_replacement_can_be_a_probe(void **state)
 
     for (int i = 0; i < 2; i++) {
         snprintf(f->demand.model, sizeof f->demand.model, "%s", models[i]);
-        r = admitted(f);
+        r = must_admit(f);
         assert_int_equal(ledger_settle(f->ledger, &r, &refused, true), ERROR_NONE);
     }
     pass(PAUSE_MS);
-    r = admitted(f);
+    r = must_admit(f);
     assert_true(r.probe);
     assert_int_equal(replace(f, 250, HEALTH_FAILED, &r), DECISION_ADMITTED);
     assert_true(r.probe);
@@ -255,7 +245,7 @@ static void f12_a_killed_holder_has_paid_for_the_second_call(void **state)
         struct reservation r;
 
         open_ledger(f);
-        r = admitted(f);
+        r = must_admit(f);
         if (replace(f, 250, HEALTH_UNKNOWN, &r) == DECISION_ADMITTED)
             raise(SIGKILL);
         _exit(1);
@@ -274,7 +264,7 @@ static void f43_a_replacement_is_charged_to_the_window_of_its_time(void **state)
 
     add_limit(f, "day", SUBJECT_EVERYONE, UNIT_TOKENS, "day", 1000);
     pass(17 * HOUR_MS - 1000); /* 23:59:59 */
-    struct reservation r = admitted(f);
+    struct reservation r = must_admit(f);
     pass(2000);
     assert_int_equal(replace(f, 250, HEALTH_UNKNOWN, &r), DECISION_ADMITTED);
     assert_int_equal(used(f, 0), 250);

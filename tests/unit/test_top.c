@@ -6,18 +6,9 @@
 
 #define ROWS_EACH 4096 /* as store/top.c says */
 
-static struct reservation reserve(struct fixture *f)
-{
-    struct answer a;
-    struct reservation r;
-
-    assert_int_equal(ask(f, &a, &r), DECISION_ADMITTED);
-    return r;
-}
-
 static void spend(struct fixture *f, uint64_t tokens)
 {
-    struct reservation r = reserve(f);
+    struct reservation r = must_admit(f);
 
     settle(f, &r, SETTLE_USAGE, tokens, tokens * 10);
 }
@@ -170,7 +161,7 @@ static void who_was_given_all_back_has_used_nothing(void **state)
     struct fixture *f = *state;
 
     add_limit(f, "visitor", SUBJECT_ADDRESS, UNIT_CALLS, "day", 100);
-    struct reservation r = reserve(f);
+    struct reservation r = must_admit(f);
     assert_int_equal(look(f), 1); /* what is under way counts */
     assert_int_equal(top[0].used.of[UNIT_TOKENS], 100);
     settle(f, &r, SETTLE_NOTHING, 0, 0);

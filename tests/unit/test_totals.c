@@ -15,18 +15,9 @@ static struct history_day totals(struct fixture *f)
     return d;
 }
 
-static struct reservation reserve(struct fixture *f)
-{
-    struct answer a;
-    struct reservation r;
-
-    assert_int_equal(ask(f, &a, &r), DECISION_ADMITTED);
-    return r;
-}
-
 static void spend(struct fixture *f)
 {
-    struct reservation r = reserve(f);
+    struct reservation r = must_admit(f);
 
     settle(f, &r, SETTLE_USAGE, 10, 7);
 }
@@ -84,13 +75,14 @@ static void every_figure_is_summed_over_the_days(void **state)
     struct fixture *f = *state;
 
     for (unsigned i = 0; i < 3; i++) {
-        struct reservation unknown = reserve(f), nothing = reserve(f), usage = reserve(f);
+        struct reservation unknown = must_admit(f), nothing = must_admit(f),
+                           usage = must_admit(f);
 
         settle(f, &unknown, SETTLE_UNKNOWN, 0, 0);
         settle(f, &nothing, SETTLE_NOTHING, 0, 0);
         settle(f, &usage, SETTLE_USAGE, 10, 7);
         f->demand.caller.bypass = true;
-        usage = reserve(f);
+        usage = must_admit(f);
         settle(f, &usage, SETTLE_USAGE, 10, 7);
         f->demand.caller.bypass = false;
         for (unsigned k = 0; k < FIGURES; k++)
@@ -166,7 +158,7 @@ static void a_day_in_hand_is_not_summed_twice(void **state)
     struct fixture *f = *state;
 
     spend(f);
-    (void)reserve(f);
+    (void)must_admit(f);
     fake_now.wall_ms += 500 * DAY_MS;
     assert_int_equal(ledger_set_paused(f->ledger, &f->policy, true), ERROR_NONE); /* a write */
     pass(25 * HOUR_MS); /* nothing is erased for a day after a step */
