@@ -191,6 +191,21 @@ static void drop_places(struct ledger *l, struct op *list)
     }
 }
 
+/*
+ * Live rows that went while the lock was waited for may have been restored without what the batch
+ * would write, and the lease's file is theirs then. Those that were restored elsewhere know of it,
+ * but only as of then: a short window has let go of it again, and orders are given to them.
+ */
+static enum error verify_live_rows(struct ledger *l, struct kv_txn *t)
+{
+    enum error e = ledger_verify_files(l);
+
+    if (e != ERROR_NONE)
+        return e;
+    /* without the file they have what they were granted */
+    return lease_look(l, t) == ERROR_STORE_REPLACED ? ERROR_STORE_REPLACED : ERROR_NONE;
+}
+
 /* One try. *list is filled once the write lock is held, so that waiters can withdraw until
  * then. */
 static enum error attempt(struct ledger *l, struct op *(*take)(void *), void *arg,
@@ -204,9 +219,7 @@ static enum error attempt(struct ledger *l, struct op *(*take)(void *), void *ar
     if ((e = ledger_verify_files(l)) != ERROR_NONE ||
         (e = kv_begin_write(l->kv, &b.txn)) != ERROR_NONE)
         return e;
-    /* Live rows that went while the lock was waited for may have been restored without what this
-     * would write, and the lease's file is theirs then. */
-    if (l->options.lease && (e = ledger_verify_files(l)) != ERROR_NONE) {
+    if (l->options.lease && (e = verify_live_rows(l, b.txn)) != ERROR_NONE) {
         kv_abort(b.txn);
         return e;
     }

@@ -14,9 +14,9 @@
  *     of now, since its own segment may be in a copy already, but under the date whose counters it
  *     goes to.
  *   - Rows that go while processes run (somebody empties the run directory, or it is another one
- *     now) are restored by one of them, with all that the file grants. Another one may go on with
- *     the old rows: what it charges within their grant is charged by the restore, too, and it is
- *     granted no more, as the file is of other rows from then on.
+ *     now) are restored by one of them, with all that the file grants. Another one may be in a
+ *     transaction on the old rows: what it charges within their grant is charged by the restore,
+ *     too, and it is granted no more, as the file is of other rows from then on.
  */
 #include <string.h>
 #include <unistd.h>
@@ -173,7 +173,7 @@ static bool is_ours(const struct ledger *l, const struct lease *file)
 }
 
 /*
- * With its lock; one that is missing is never made anew. Of other rows it has what ours have been
+ * With its lock, if it is to be written; one that is missing is never made anew. Of other rows it has what ours have been
  * granted, too, and more: these do not count on. Only an older file, of rows before ours, has not.
  */
 static enum error read_file(struct ledger *l, const struct lease_row *row, struct lease *out)
@@ -188,11 +188,18 @@ static enum error read_file(struct ledger *l, const struct lease_row *row, struc
 
 enum error lease_look(struct ledger *l, struct kv_txn *t)
 {
+    const struct file_stamp stamp = file_stamp(l->path_lease);
     struct lease_row row;
     struct lease file;
-    enum error e = read_row(t, &row);
 
-    return e == ERROR_NONE ? read_file(l, &row, &file) : e;
+    if (stamp.exists && file_stamp_equal(&stamp, &l->looked_at))
+        return ERROR_NONE;
+    enum error e = read_row(t, &row);
+    if (e == ERROR_NONE)
+        e = read_file(l, &row, &file);
+    if (e == ERROR_NONE)
+        l->looked_at = stamp;
+    return e;
 }
 
 static enum error write_file(struct ledger *l, struct lease *file)

@@ -144,6 +144,7 @@ struct ledger {
     char *path_copied;             /* beside the live rows: the note of the last copy */
     atomic_bool wants_copy;        /* the lease's file is full */
     uint8_t rows_name[LEASE_ROWS]; /* the live rows that kv is of */
+    struct file_stamp looked_at;   /* the lease's file, when they counted on; the writer's */
     struct copier copier;
     struct mac_key live_key; /* of this boot: places do not outlive it */
     uint8_t display_key[MAC_SIZE];
@@ -339,8 +340,11 @@ enum error lease_restore(struct kv_txn *t, const struct lease *l,
                          const struct lease_row *in_copy, const struct restore_time *when,
                          const uint32_t *codes, unsigned n_codes, unsigned *charged);
 
-/* lease_rows.c: whether the rows are those that were restored last. ERROR_STORE_REPLACED: they are
- * not, and are forsaken (store/liverows.h); ERROR_STORE_INVALID; otherwise as lease_read. */
+/*
+ * lease_rows.c: whether the rows are those that were restored last, looked up again only if the
+ * file is another one than the last time. ERROR_STORE_REPLACED: they are not, and are forsaken
+ * (store/liverows.h); ERROR_STORE_INVALID; otherwise as lease_read.
+ */
 enum error lease_look(struct ledger *l, struct kv_txn *t);
 
 /* copying.c: the first copy, of what the transaction sees, and an empty lease, for a store that is

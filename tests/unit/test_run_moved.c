@@ -143,6 +143,43 @@ static void what_was_restored_last_is_what_is_kept(void **state)
     assert_true(ledger_close(one, 5000));
 }
 
+/*
+ * The owner has a short limit beside that of the day, of which more is granted ahead than the short
+ * one has. What is left of that to rows that were replaced is charged to the short window when the
+ * others are restored, and must not be spent once it has gone from there.
+ */
+static void a_short_window_is_never_over(void **state)
+{
+    struct site *s = *state;
+    struct ledger *one = NULL, *two = NULL;
+
+    s->f.limits[0].max = 32 * 20;
+    add_limit(&s->f, "short", SUBJECT_EVERYONE, UNIT_CALLS, "20m", 10);
+    assert_int_equal(admitted(s, &one, s->run, 1), 1);
+    assert_int_equal(admitted(s, &two, s->other, 1), 0); /* all that was granted is charged */
+    pass(25 * 60 * 1000);
+    unsigned n = admitted(s, &two, s->other, 20);
+    n += admitted(s, &one, s->run, 20);
+    assert_true(n > 0);
+    assert_true(n <= 10);
+    assert_true(ledger_close(one, 5000) && ledger_close(two, 5000));
+}
+
+/* What the owner orders of the one holds for the other, too, whatever that has been granted. */
+static void an_order_holds_for_the_rows_before(void **state)
+{
+    struct site *s = *state;
+    struct ledger *one = NULL, *two = NULL;
+
+    s->f.limits[0].max = 32 * 20;
+    assert_int_equal(admitted(s, &one, s->run, 1), 1);
+    assert_int_equal(admitted(s, &two, s->other, 1), 1);
+    assert_int_equal(ledger_set_paused(two, &s->f.policy, true), ERROR_NONE);
+    assert_int_equal(ledger_copy(two, &s->f.policy), ERROR_NONE);
+    assert_int_equal(admitted(s, &one, s->run, 10), 0);
+    assert_true(ledger_close(one, 5000) && ledger_close(two, 5000));
+}
+
 /* ---- processes ---- */
 
 #define PROCESSES 4
@@ -246,6 +283,8 @@ int main(void)
         T(two_at_once_are_never_over),
         T(an_order_after_it_holds),
         T(what_was_restored_last_is_what_is_kept),
+        T(a_short_window_is_never_over),
+        T(an_order_holds_for_the_rows_before),
         T(processes_that_take_the_rows_from_each_other_forget_nothing),
     };
 
