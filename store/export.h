@@ -50,11 +50,12 @@ struct import_report {
 
 /*
  * Fills the store at o->store, which ledger_create has made and no process has open, from a
- * regular file. ERROR_EXISTS: it has counted already. ERROR_SYNTAX: not a line of an export, or
- * not the whole of one, or changed. ERROR_STORE_SECRET: one of the two is of another secret.
+ * regular file. ERROR_EXISTS: it has counted already. ERROR_STORE_REPLACED: perhaps it has, but
+ * with other live rows, and the next one will know. ERROR_SYNTAX: not a line of an export, or not
+ * the whole of one, or changed. ERROR_STORE_SECRET: one of the two is of another secret.
  * ERROR_STORE_VERSION: of a newer program. ERROR_STORE_*, ERROR_RUN_MISSING, ERROR_CLOCK,
  * ERROR_MEMORY, ERROR_SYSTEM. After an error no row has changed; if it came as late as the
- * commit, the period keys have: another import mends that.
+ * commit, the period keys have: another import mends that, with a lease one of the same store.
  */
 enum error ledger_import(const struct ledger_options *o, FILE *in, struct import_report *out);
 

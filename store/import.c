@@ -5,10 +5,12 @@
  */
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "store/export.h"
 #include "store/export_line.h"
 #include "store/intake.h"
+#include "store/lease.h"
 #include "store/liverows.h"
 #include "store/mark.h"
 #include "store/rows.h"
@@ -16,7 +18,8 @@
 struct importing {
     struct ledger *ledger;
     FILE *text;
-    struct state fresh; /* of the store that is filled */
+    struct state fresh; /* of the store that is filled, and */
+    uint8_t uuid[16];   /* its own */
     struct intake in;   /* the text's rows */
     bool ended;
     struct periods periods;
@@ -52,6 +55,8 @@ static enum error look_at_row(void *arg, struct kv_cursor *c, const struct kv_sl
     if (key_is(key, key_schema)) {
         l->has_schema = true;
         e = ledger_schema(value, l->import->ledger->options.secret, &schema);
+        if (e == ERROR_NONE)
+            memcpy(l->import->uuid, schema.uuid, sizeof schema.uuid);
     } else if (key_is(key, key_state)) {
         l->has_state = record_state_read(value, &l->import->fresh);
         e = l->has_state ? ERROR_NONE : ERROR_STORE_INVALID;
@@ -171,10 +176,46 @@ static enum error merge_state(struct importing *m)
     return ERROR_NONE;
 }
 
+/* Rows in which nothing has been counted are no reason to believe that nothing has: others may have
+ * been made since, elsewhere. The text's uuid is that of an import that failed late. */
+static enum error look_at_lease(struct importing *m)
+{
+    struct ledger *l = m->ledger;
+    struct lease file;
+    enum error e = lease_read(l->path_lease, l->options.secret, m->uuid, &file);
+
+    if (e != ERROR_NONE)
+        e = lease_read(l->path_lease, l->options.secret, m->in.schema.uuid, &file);
+    if (e != ERROR_NONE || memcmp(file.rows, l->rows_name, sizeof file.rows) == 0)
+        return e;
+    liverows_forsake(l);
+    return ERROR_STORE_REPLACED;
+}
+
+static enum error write_periods(const struct importing *m)
+{
+    const struct ledger *l = m->ledger;
+
+    return periods_write(l->path_periods, l->options.secret, m->in.schema.uuid, &m->periods);
+}
+
+static enum error write_leased(struct importing *m)
+{
+    struct ledger *l = m->ledger;
+    int lock;
+    enum error e = lease_lock(l->path_lease, LEDGER_WAIT_MS, &lock);
+
+    if (e != ERROR_NONE)
+        return e;
+    if ((e = look_at_lease(m)) == ERROR_NONE && (e = write_periods(m)) == ERROR_NONE)
+        e = copy_first(l, m->in.schema.uuid, m->in.txn);
+    close(lock);
+    return e;
+}
+
 /* All but the commit. The files go before it (store/export.h). */
 static enum error fill(struct importing *m)
 {
-    struct ledger *l = m->ledger;
     enum error e = look_at_store(m);
 
     if (e == ERROR_NONE)
@@ -182,11 +223,9 @@ static enum error fill(struct importing *m)
     if (e == ERROR_NONE && (!m->in.has_schema || !m->in.has_state || !has_keys(m)))
         e = ERROR_SYNTAX;
     if (e != ERROR_NONE || (e = merge_state(m)) != ERROR_NONE ||
-        (e = intake_state(&m->in)) != ERROR_NONE ||
-        (e = periods_write(l->path_periods, l->options.secret, m->in.schema.uuid,
-                           &m->periods)) != ERROR_NONE)
+        (e = intake_state(&m->in)) != ERROR_NONE)
         return e;
-    return l->options.lease ? copy_first(l, m->in.schema.uuid, m->in.txn) : ERROR_NONE;
+    return m->ledger->options.lease ? write_leased(m) : write_periods(m);
 }
 
 static enum error import_into(struct importing *m)

@@ -11,6 +11,7 @@
 #include <sys/stat.h>
 #include <sys/wait.h>
 
+#include "store/export.h"
 #include "store/ledger_parts.h"
 
 #define MOST 64 /* 1/32 is granted ahead: 2 */
@@ -180,6 +181,31 @@ static void an_order_holds_for_the_rows_before(void **state)
     assert_true(ledger_close(one, 5000) && ledger_close(two, 5000));
 }
 
+/* Where nothing has ever been counted, but elsewhere it has. */
+static void an_import_is_not_into_rows_that_do_not_count_on(void **state)
+{
+    struct site *s = *state;
+    struct ledger *two = NULL;
+    struct import_report report;
+    uint64_t rows;
+    FILE *text = tmpfile();
+
+    assert_non_null(text);
+    open_ledger(&s->f);
+    assert_int_equal(ledger_export(s->f.ledger, text, &rows), ERROR_NONE);
+    close_ledger(&s->f);
+    assert_int_equal(admitted(s, &two, s->other, 10), 10);
+    for (unsigned i = 0; i < 2; i++) {
+        rewind(text);
+        assert_int_not_equal(ledger_import(&s->f.options, text, &report), ERROR_NONE);
+    }
+    fclose(text);
+    stop(&two);
+    lose_power(s);
+    open_ledger(&s->f);
+    assert_true(used(&s->f, 0) >= 10);
+}
+
 /* ---- processes ---- */
 
 #define PROCESSES 4
@@ -285,6 +311,7 @@ int main(void)
         T(what_was_restored_last_is_what_is_kept),
         T(a_short_window_is_never_over),
         T(an_order_holds_for_the_rows_before),
+        T(an_import_is_not_into_rows_that_do_not_count_on),
         T(processes_that_take_the_rows_from_each_other_forget_nothing),
     };
 
