@@ -68,8 +68,10 @@ enum error liverows_name(struct ledger *l)
 void liverows_forsake(struct ledger *l)
 {
     char *path = file_join(l->rows, BOOT);
+    struct note note;
 
-    if (path != NULL)
+    if (path != NULL && read_note(l, &note) &&
+        memcmp(note.name, l->rows_name, sizeof note.name) == 0)
         unlink(path);
     free(path);
     ledger_break(l, ERROR_STORE_REPLACED);

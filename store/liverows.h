@@ -21,7 +21,8 @@ enum error liverows_lock(const struct ledger *l, int *fd);
 /* Which ones l->kv is of, once it is open: l->rows_name. ERROR_STORE_REPLACED: they have gone. */
 enum error liverows_name(struct ledger *l);
 
-/* The lease is of other rows now: whoever opens a ledger here next restores. */
+/* The lease is of other rows now: whoever opens a ledger here next restores, unless others are in
+ * their place already. */
 void liverows_forsake(struct ledger *l);
 
 /* With the lock. Begins anew in RUN/new, with a new name, and opens them as l->kv: kv_create,

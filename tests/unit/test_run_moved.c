@@ -13,6 +13,7 @@
 
 #include "store/export.h"
 #include "store/ledger_parts.h"
+#include "store/liverows.h"
 
 #define MOST 64 /* 1/32 is granted ahead: 2 */
 
@@ -206,6 +207,24 @@ static void an_import_is_not_into_rows_that_do_not_count_on(void **state)
     assert_true(used(&s->f, 0) >= 10);
 }
 
+/* Somebody else has put them in their place meanwhile. */
+static void only_rows_of_ones_own_are_given_up(void **state)
+{
+    struct site *s = *state;
+    struct ledger *one = NULL, *two = NULL;
+    char boot[LEASED_PATH + 16];
+
+    snprintf(boot, sizeof boot, "%s/store/boot", s->run);
+    assert_int_equal(admitted(s, &one, s->run, 1), 1);
+    run_command(s, "rm -rf \"$A\"/*");
+    assert_int_equal(admitted(s, &two, s->run, 1), 1);
+    liverows_forsake(one);
+    assert_int_equal(access(boot, F_OK), 0);
+    liverows_forsake(two);
+    assert_int_equal(access(boot, F_OK), -1);
+    assert_true(ledger_close(one, 5000) && ledger_close(two, 5000));
+}
+
 /* ---- processes ---- */
 
 #define PROCESSES 4
@@ -312,6 +331,7 @@ int main(void)
         T(a_short_window_is_never_over),
         T(an_order_holds_for_the_rows_before),
         T(an_import_is_not_into_rows_that_do_not_count_on),
+        T(only_rows_of_ones_own_are_given_up),
         T(processes_that_take_the_rows_from_each_other_forget_nothing),
     };
 
