@@ -133,6 +133,11 @@ static enum error check_opened(struct kv *kv)
     return kv_files_check(&kv->files);
 }
 
+struct file_id kv_data_id(const struct kv *kv)
+{
+    return kv->files.file[KV_FILE_DATA].id;
+}
+
 /* The main table's comparison is set up once, as LMDB wants it; a table of another kind, with
  * duplicates or integer keys, is not ours. */
 static enum error open_table(struct kv *kv)

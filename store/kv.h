@@ -62,6 +62,9 @@ void kv_close(struct kv *kv);
  */
 enum error kv_check_files(struct kv *kv);
 
+/* Which file data.mdb is. */
+struct file_id kv_data_id(const struct kv *kv);
+
 /*
  * Walks the free list and every row of every page in a forked child (a broken file can kill it
  * by SIGBUS): keys ascend, each is found by a search, no page is free twice or claimed twice.

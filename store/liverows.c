@@ -21,15 +21,18 @@
 /* The note `boot`. */
 struct note {
     uint8_t boot_id[ID_SIZE], name[LEASE_ROWS];
+    struct file_id data; /* else a copy would go by the name, too */
 };
 
-static bool is_there(const char *directory, const char *name)
+/* Whether the rows at the path are those of the note. */
+static bool is_their_note(const struct ledger *l, const struct note *note)
 {
-    char *path = file_join(directory, name);
+    char *data = file_join(l->rows, FILE_DATA);
     struct file_id id;
-    bool is = path != NULL && file_id_path(path, &id) == ERROR_NONE;
+    bool is =
+        data != NULL && file_id_path(data, &id) == ERROR_NONE && file_id_equal(id, note->data);
 
-    free(path);
+    free(data);
     return is;
 }
 
@@ -52,14 +55,14 @@ static bool are_there(const struct ledger *l, const struct clock_now *now)
     struct note note;
 
     return read_note(l, &note) && memcmp(note.boot_id, now->boot_id, ID_SIZE) == 0 &&
-           is_there(l->rows, FILE_DATA);
+           is_their_note(l, &note);
 }
 
 enum error liverows_name(struct ledger *l)
 {
     struct note note;
 
-    if (!read_note(l, &note))
+    if (!read_note(l, &note) || !file_id_equal(note.data, kv_data_id(l->kv)))
         return ERROR_STORE_REPLACED;
     memcpy(l->rows_name, note.name, sizeof l->rows_name);
     return ERROR_NONE;
@@ -162,7 +165,7 @@ enum error liverows_publish(struct ledger *l, const struct clock_now *now)
 {
     char *path = file_join(l->run, NEW), *boot = path != NULL ? file_join(path, BOOT) : NULL;
     enum error e = boot != NULL ? ERROR_NONE : ERROR_MEMORY;
-    struct note note;
+    struct note note = {.data = kv_data_id(l->kv)};
 
     close_rows(l);
     memcpy(note.boot_id, now->boot_id, sizeof note.boot_id);

@@ -1,9 +1,10 @@
 /*
  * The live rows of durability `lease`: RUN/store, a directory on tmpfs with LMDB's files and two
- * notes: `boot`, the boot that they are of and the name by which the lease grants to them
- * (store/lease.h), and `copied`, of the last copy to flash. They are made
+ * notes: `boot`, the boot that they are of, the name by which the lease grants to them
+ * (store/lease.h) and which file they are, and `copied`, of the last copy to flash. They are made
  * under the lock of the run directory, as RUN/new, and put in their place whole, so that there
- * are all of them or none. Those of another boot are none: their commits were not synced.
+ * are all of them or none. Those of another boot are none: their commits were not synced. Nor is a
+ * copy of the directory one: it would be granted what they are.
  */
 #ifndef STORE_LIVEROWS_H
 #define STORE_LIVEROWS_H

@@ -95,6 +95,24 @@ static void changed_and_changed_back_is_never_over(void **state)
     assert_true(ledger_close(l, 5000));
 }
 
+/* With what is in it: those are not the rows that the lease grants to, but a copy of them. */
+static void copied_along_and_set_back_is_never_over(void **state)
+{
+    struct site *s = *state;
+    struct ledger *l = NULL, *copied = NULL;
+    unsigned n = admitted(s, &l, s->run, 4);
+
+    run_command(s, "cp -a \"$A\"/. \"$B\"");
+    n += admitted(s, &copied, s->other, MOST / 2); /* while those are still in use, too */
+    n += admitted(s, &l, s->run, 4);
+    stop(&copied);
+    stop(&l);
+    n += admitted(s, &l, s->run, 2 * MOST);
+    assert_true(n > MOST / 2);
+    assert_true(n <= MOST);
+    assert_true(ledger_close(l, 5000));
+}
+
 static void two_at_once_are_never_over(void **state)
 {
     struct site *s = *state;
@@ -325,6 +343,7 @@ int main(void)
 #define T(f) cmocka_unit_test_setup_teardown(f, set_up_site, tear_down)
     const struct CMUnitTest tests[] = {
         T(changed_and_changed_back_is_never_over),
+        T(copied_along_and_set_back_is_never_over),
         T(two_at_once_are_never_over),
         T(an_order_after_it_holds),
         T(what_was_restored_last_is_what_is_kept),
