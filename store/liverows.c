@@ -164,7 +164,8 @@ static void note_walked(const struct ledger *l, const struct clock_now *now)
 enum error liverows_publish(struct ledger *l, const struct clock_now *now)
 {
     char *path = file_join(l->run, NEW), *boot = path != NULL ? file_join(path, BOOT) : NULL;
-    enum error e = boot != NULL ? ERROR_NONE : ERROR_MEMORY;
+    /* where the run directory is another one now, somebody else may be making theirs there */
+    enum error e = boot != NULL ? kv_check_files(l->kv) : ERROR_MEMORY;
     struct note note = {.data = kv_data_id(l->kv)};
 
     close_rows(l);

@@ -29,7 +29,8 @@ void liverows_forsake(struct ledger *l);
 /* With the lock. Begins anew in RUN/new, with a new name, and opens them as l->kv: kv_create,
  * kv_open. */
 enum error liverows_begin(struct ledger *l);
-/* With the lock. Closes l->kv, puts them in their place, and notes that they need not be walked. */
+/* With the lock. Closes l->kv, puts them in their place, and notes that they need not be walked.
+ * Also fails if they are not in RUN/new any more. */
 enum error liverows_publish(struct ledger *l, const struct clock_now *now);
 /* With the lock. Throws away what liverows_begin began. */
 void liverows_discard(struct ledger *l);

@@ -243,6 +243,24 @@ static void only_rows_of_ones_own_are_given_up(void **state)
     assert_true(ledger_close(one, 5000) && ledger_close(two, 5000));
 }
 
+/* What somebody else makes there now is not put in its place under our name. */
+static void rows_half_made_elsewhere_are_not_published(void **state)
+{
+    struct site *s = *state;
+    struct ledger_options o = s->f.options;
+    struct ledger *one = NULL, *two = NULL;
+
+    assert_int_equal(ledger_new(&o, &one) | ledger_new(&o, &two), ERROR_NONE);
+    run_command(s, "rm -rf \"$A\"/*");
+    assert_int_equal(liverows_begin(one), ERROR_NONE);
+    run_command(s, "mv \"$A\" \"$A.1\" && mkdir -m 700 \"$A\"");
+    assert_int_equal(liverows_begin(two), ERROR_NONE);
+    assert_int_not_equal(liverows_publish(one, &fake_now), ERROR_NONE);
+    assert_int_equal(liverows_publish(two, &fake_now), ERROR_NONE);
+    ledger_free(one);
+    ledger_free(two);
+}
+
 /* ---- processes ---- */
 
 #define PROCESSES 4
@@ -351,6 +369,7 @@ int main(void)
         T(an_order_holds_for_the_rows_before),
         T(an_import_is_not_into_rows_that_do_not_count_on),
         T(only_rows_of_ones_own_are_given_up),
+        T(rows_half_made_elsewhere_are_not_published),
         T(processes_that_take_the_rows_from_each_other_forget_nothing),
     };
 
