@@ -4,6 +4,7 @@
  */
 #include <dirent.h>
 #include <errno.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -84,30 +85,34 @@ static int refuse_live_rows(const struct config *c)
     return status;
 }
 
+static bool is_at(const char *directory, const char *name)
+{
+    struct stat st;
+    char path[PATH_MAX];
+
+    snprintf(path, sizeof path, "%s/%s", directory, name);
+    return lstat(path, &st) == 0;
+}
+
 /* Looked for before anything is made: beside a store a new secret would only hide that its own
- * is missing. Anything of a store is one, as it is for ledger_create. */
+ * is missing. Anything of a store is one, as it is for ledger_create, which ends what was begun. */
 static int refuse_second(const struct config *c, bool has_secret)
 {
     static const char *const names[] = {"data.mdb", "lock.mdb", "periods", "copy", "lease"};
-    struct stat st;
     bool there = false;
 
-    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
-        char *path;
-
-        if (asprintf(&path, "%s/%s", c->store, names[i]) < 0)
-            return cli_fail_at(c->store, ERROR_MEMORY);
-        there = there || lstat(path, &st) == 0;
-        free(path);
-    }
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
+        there = there || is_at(c->store, names[i]);
     if (!there)
         return refuse_live_rows(c);
-    if (has_secret)
+    if (!has_secret)
+        return cli_fail("%s: there is a store already, but its secret, %s, is missing; put it "
+                        "back from a copy\n(pennygate(8): A lost secret)",
+                        c->store, c->secret_file);
+    if (!is_at(c->store, "making"))
         return cli_fail("%s: there is a store already; init never makes one over another",
                         c->store);
-    return cli_fail("%s: there is a store already, but its secret, %s, is missing; put it back "
-                    "from a copy\n(pennygate(8): A lost secret)",
-                    c->store, c->secret_file);
+    return is_at(c->store, "lease") ? CLI_OK : refuse_live_rows(c);
 }
 
 /* ---- what is made ---- */

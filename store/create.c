@@ -1,13 +1,22 @@
 /*
  * Making a store: the one place that does. Never over another one, of either durability; what a
  * failure leaves is removed again, since half a store is none.
+ *
+ * A machine that fails in the middle removes nothing. So STORE/making is put there first and taken
+ * away last, both durably, and is locked meanwhile. Where it is left, either what opens is all there
+ * (the schema record; with a lease STORE/lease, of which the rows are made), and only the end is
+ * missing: whatever it has counted since stays. Or nobody can have opened it, and it is begun anew.
  */
+#include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "platform/random.h"
+#include "store/copy.h"
+#include "store/kv_files.h"
 #include "store/ledger_parts.h"
 #include "store/liverows.h"
 #include "store/mark.h"
@@ -120,8 +129,8 @@ static enum error fill_store(struct ledger *l, const char *zone)
     state.time.time_ms = now.wall_ms;
     state.time.boot_ms = now.boot_ms;
     memcpy(state.time.boot_id, now.boot_id, sizeof now.boot_id);
-    if ((e = commit_first_rows(l, &schema, &state)) != ERROR_NONE ||
-        (e = put_mark(l, &schema)) != ERROR_NONE)
+    if ((e = put_mark(l, &schema)) != ERROR_NONE ||
+        (e = commit_first_rows(l, &schema, &state)) != ERROR_NONE)
         return e;
     return o->lease ? liverows_publish(l, &now) : ERROR_NONE;
 }
@@ -165,41 +174,186 @@ static void remove_half(struct ledger *l)
     }
 }
 
-static enum error make_store(struct ledger *l, const char *zone)
+/* ---- what another one has begun ---- */
+
+static enum error no_row(void *arg, struct row_key *key, struct record *value)
 {
-    enum error e = look_for_one(l);
+    (void)arg;
+    (void)key;
+    (void)value;
+    return ERROR_NONE;
+}
+
+static enum error has_schema(struct ledger *l, bool *whole)
+{
+    struct kv_txn *t = NULL;
+    struct kv_slice value;
+    struct schema schema;
+    struct row_key key;
+    enum error e = kv_begin_read(l->kv, &t);
 
     if (e != ERROR_NONE)
         return e;
-    e = fill_store(l, zone);
+    key_schema(&key);
+    e = kv_get(t, key.bytes, key.n, &value);
+    *whole = e == ERROR_NONE;
+    if (e == ERROR_NONE)
+        e = ledger_schema(&value, l->options.secret, &schema);
+    kv_free_read(t);
+    return e == ERROR_NOT_FOUND ? ERROR_NONE : e;
+}
+
+/* Files that LMDB has not finished are none, and where it cannot map them it never will. */
+static enum error look_at_data(struct ledger *l, bool *whole)
+{
+    enum error e = kv_open(l->options.store, l->options.map_bytes, &l->kv);
+
+    if (e == ERROR_STORE_MISSING || e == ERROR_STORE_INVALID || e == ERROR_UNSUPPORTED)
+        return ERROR_NONE;
+    if (e != ERROR_NONE)
+        return e;
+    e = has_schema(l, whole);
+    kv_close(l->kv);
+    l->kv = NULL;
+    return e;
+}
+
+static enum error look_at_flash(const struct ledger *l, bool *whole)
+{
+    uint8_t uuid[16];
+
+    if (!is_there(l->path_lease))
+        return is_there(l->rows) ? ERROR_EXISTS : ERROR_NONE;
+    *whole = true;
+    return copy_read(l->path_copy, l->options.secret, uuid, no_row, NULL);
+}
+
+/* Whether it can be opened, and so can have counted; ERROR_EXISTS: by the other durability. */
+static enum error look_at_begun(struct ledger *l, bool *whole)
+{
+    bool data = false;
+    enum error e;
+
+    *whole = false;
+    if ((e = look_at_data(l, &data)) != ERROR_NONE)
+        return e;
+    if (!l->options.lease) {
+        *whole = data;
+        return is_there(l->path_lease) ? ERROR_EXISTS : ERROR_NONE;
+    }
+    if (data)
+        return ERROR_EXISTS;
+    return look_at_flash(l, whole);
+}
+
+/* ---- from beginning to end ---- */
+
+/* Locked; *begun: it was there already. ERROR_EXISTS: somebody else has just ended. */
+static enum error take_making(const struct ledger *l, const char *path, int *fd, bool *begun)
+{
+    int f = open(path, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
+    struct file_id held, there;
+    enum error e = ERROR_NONE;
+
+    *begun = f < 0 && errno == EEXIST;
+    if (*begun)
+        e = file_open(path, false, &f);
+    else if (f < 0)
+        e = ERROR_SYSTEM;
+    if (e != ERROR_NONE)
+        return e == ERROR_NOT_FOUND ? ERROR_EXISTS : e;
+    if ((e = file_lock(f, LEDGER_WAIT_MS)) == ERROR_NONE &&
+        (e = file_id_fd(f, &held)) == ERROR_NONE &&
+        (file_id_path(path, &there) != ERROR_NONE || !file_id_equal(held, there)))
+        e = ERROR_EXISTS;
+    if (e == ERROR_NONE)
+        e = kv_files_sync(l->options.store);
+    if (e != ERROR_NONE)
+        close(f);
+    else
+        *fd = f;
+    return e;
+}
+
+/* What was done, or undone, is on the disk before it goes. */
+static enum error end_making(const struct ledger *l, const char *path)
+{
+    enum error e = kv_files_sync(l->options.store);
+
+    if (e == ERROR_NONE && unlink(path) != 0)
+        e = ERROR_SYSTEM;
+    return e == ERROR_NONE ? kv_files_sync(l->options.store) : e;
+}
+
+static enum error fill_or_undo(struct ledger *l, const char *zone)
+{
+    enum error e = fill_store(l, zone);
+
     if (e != ERROR_NONE && e != ERROR_EXISTS)
         remove_half(l);
     return e;
 }
 
-/* With a lease one that somebody is just making is seen, too. */
-static enum error make_locked(struct ledger *l, const char *zone)
+static enum error make_store(struct ledger *l, const char *zone, bool begun)
 {
-    int lock;
-    enum error e = liverows_lock(l, &lock);
+    bool whole = false;
+    enum error e = begun ? look_at_begun(l, &whole) : look_for_one(l);
+
+    if (e != ERROR_NONE || whole)
+        return e;
+    if (begun)
+        remove_half(l);
+    return fill_or_undo(l, zone);
+}
+
+/* What is not ours to end stays as it was found, with the note if it had one. */
+static enum error make_noted(struct ledger *l, const char *zone, const char *making)
+{
+    bool begun = false;
+    int fd;
+    enum error e = take_making(l, making, &fd, &begun), ended;
 
     if (e != ERROR_NONE)
         return e;
-    e = make_store(l, zone);
-    close(lock);
+    e = make_store(l, zone, begun);
+    if (e == ERROR_NONE || (e == ERROR_EXISTS && !begun) || look_for_one(l) == ERROR_NONE) {
+        ended = end_making(l, making);
+        e = e == ERROR_NONE ? ended : e;
+    }
+    close(fd);
+    return e;
+}
+
+/* With a lease one that somebody is just making is seen, too. */
+static enum error make_locked(struct ledger *l, const char *zone, const char *making)
+{
+    int lock = -1;
+    enum error e = l->options.lease ? liverows_lock(l, &lock) : ERROR_NONE;
+
+    if (e != ERROR_NONE)
+        return e;
+    e = make_noted(l, zone, making);
+    if (lock >= 0)
+        close(lock);
     return e;
 }
 
 enum error ledger_create(const struct ledger_options *o, const char *zone)
 {
     struct ledger *l;
+    char *making;
     enum error e = o->lease && !o->run ? ERROR_RUN_MISSING : ledger_new(o, &l);
 
     if (e != ERROR_NONE)
         return e;
-    if ((e = look_for_one(l)) == ERROR_NONE &&
-        (e = ledger_run_directory(l->run, !o->run)) == ERROR_NONE)
-        e = o->lease ? make_locked(l, zone) : make_store(l, zone);
+    making = file_join(o->store, FILE_MAKING);
+    if (making == NULL)
+        e = ERROR_MEMORY;
+    else if (!is_there(making))
+        e = look_for_one(l);
+    if (e == ERROR_NONE && (e = ledger_run_directory(l->run, !o->run)) == ERROR_NONE)
+        e = make_locked(l, zone, making);
+    free(making);
     ledger_free(l);
     return e;
 }

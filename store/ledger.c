@@ -368,6 +368,15 @@ enum error ledger_new(const struct ledger_options *o, struct ledger **out)
     return e;
 }
 
+/* Half of one is none: it is to be made, not to be put back. */
+static enum error half_made(const struct ledger *l, enum error e)
+{
+    bool half =
+        e == ERROR_STORE_INVALID && look_at(l->options.store, FILE_MAKING) == ERROR_NONE;
+
+    return half ? ERROR_STORE_MISSING : e;
+}
+
 enum error ledger_open(const struct ledger_options *o, bool adopt, struct ledger **out)
 {
     struct ledger *l;
@@ -376,6 +385,7 @@ enum error ledger_open(const struct ledger_options *o, bool adopt, struct ledger
     if (e != ERROR_NONE)
         return e;
     if ((e = open_files(l, adopt)) != ERROR_NONE) {
+        e = half_made(l, e);
         ledger_free(l);
         return e;
     }

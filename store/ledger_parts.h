@@ -112,6 +112,7 @@ struct op {
 #define FILE_PERIODS "periods"
 #define FILE_COPY    "copy"
 #define FILE_LEASE   "lease"
+#define FILE_MAKING  "making" /* as long as a store is not made to the end (create.c) */
 
 /* The thread that copies the rows to flash: at most one at a time, and none most of it. */
 struct copier {

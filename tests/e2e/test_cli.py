@@ -2,11 +2,13 @@
 import csv
 import datetime
 import io
+import itertools
 import json
 import os
 import pathlib
 import pwd
 import re
+import shutil
 import signal
 import socket
 import stat
@@ -209,6 +211,58 @@ def test_init_never_overwrites(made):
     before = tree(made.directory)
     assert "already" in fails(made, 1, "init", *OWN)
     assert tree(made.directory) == before
+
+
+# By which init changes something, or sees to it that it stays; not every machine has all.
+CHANGES = ("openat", "write", "pwrite64", "fsync", "link", "rename", "renameat", "unlink", "chown", "fchownat")
+
+
+def forget(site):
+    for directory in (site.store, site.directory / "run"):
+        shutil.rmtree(directory, ignore_errors=True)
+    for path in site.directory.glob(f"{site.secret.name}*"):
+        path.unlink()
+
+
+def made_at_boot(path, site):
+    shutil.rmtree(path, ignore_errors=True)
+    path.mkdir(mode=0o700)
+    site.own(path)
+
+
+def killed_at(site, call, n):
+    """Whether there was an n-th call of that name, at which init was killed."""
+    done = subprocess.run(["/usr/bin/strace", "-f", "-qq", "-o", "/dev/null", "-e", f"trace=?{call}", "-e",
+                           f"inject=?{call}:signal=KILL:when={n}", site.program, "-c", site.config, "init", *OWN],
+                          capture_output=True, timeout=60, env=site.environment(), stdin=subprocess.DEVNULL,
+                          check=False)
+    assert done.returncode in (0, -signal.SIGKILL), done
+    return done.returncode != 0
+
+
+@pytest.mark.parametrize("call", CHANGES)
+@pytest.mark.parametrize("durability", ["commit", "lease"])
+def test_init_that_was_killed_is_ended_by_the_next_one(bare, durability, call):
+    """At whatever moment the power goes: the owner is told of init, and it does what is left."""
+    bare.site.update({"durability": durability, "run-directory": bare.directory / "run"})
+    bare.write()
+    for n in itertools.count(1):
+        if not killed_at(bare, call, n):
+            break
+        if durability == "lease":
+            made_at_boot(bare.directory / "run", bare)
+        is_unfinished = not any((bare.store / name).exists() for name in ("data.mdb", "lease"))
+        if is_unfinished:
+            said = bare.run("check", check=False)
+            assert said.returncode == 1 and "pennygate init" in " ".join(said.stdout.split()), (n, said)
+        done = bare.run("init", *OWN, check=False)
+        is_whole = "there is a store already" in done.stderr
+        assert done.returncode == 0 or is_whole and not (bare.store / "making").exists(), (n, done)
+        assert "0 faults" in bare.run("check"), n
+        assert not (bare.store / "making").exists()
+        assert "already" in fails(bare, 1, "init", *OWN)
+        forget(bare)
+    assert json.loads(bare.run("stats", "--json"))["paused"] is False
 
 
 def test_init_makes_no_secret_where_a_store_is(made):

@@ -672,6 +672,107 @@ static void half_a_store_is_removed(void **state)
     s->f.options.run = s->run;
 }
 
+static void begin(struct site *s)
+{
+    run_command("touch '%s/making'", s->store);
+}
+
+static enum error make(struct site *s)
+{
+    return ledger_create(&s->f.options, "UTC0");
+}
+
+static void what_a_crash_left_of_a_new_store_is_ended(void **state)
+{
+    struct site *s = *state;
+
+    ask_settled(s, 3);
+    copy(s);
+    close_ledger(&s->f);
+    begin(s);
+    assert_int_equal(make(s), ERROR_NONE);
+    assert_false(is_there(s->store, "making"));
+    open_ledger(&s->f);
+    assert_int_equal(used(&s->f, SITE), 3); /* it could be opened, and has counted */
+
+    lose_power(s);
+    begin(s);
+    assert_int_equal(make(s), ERROR_NONE);
+    open_ledger(&s->f);
+    assert_int_equal(used(&s->f, SITE), 3);
+
+    close_ledger(&s->f);
+    begin(s);
+    s->f.options.secret[0] ^= 1;
+    assert_int_equal(make(s), ERROR_STORE_SECRET);
+    s->f.options.secret[0] ^= 1;
+    s->f.options.lease = false;
+    assert_int_equal(make(s), ERROR_EXISTS);
+    s->f.options.lease = true;
+    run_command("mv '%s/lease' '%s/../lease'", s->store, s->store);
+    assert_int_equal(make(s), ERROR_EXISTS); /* the live rows have counted */
+    assert_true(is_there(s->store, "copy") && is_there(s->run, "store"));
+    run_command("mv '%s/../lease' '%s/lease'", s->store, s->store);
+    assert_int_equal(make(s), ERROR_NONE);
+    open_ledger(&s->f);
+    assert_int_equal(used(&s->f, SITE), 3);
+}
+
+static void what_nobody_could_open_is_begun_anew(void **state)
+{
+    static const char *const gone[] = {"lease", "lease copy", "lease copy periods"};
+    struct site *s = *state;
+
+    for (size_t i = 0; i < sizeof gone / sizeof *gone; i++) {
+        lose_power(s);
+        run_command("cd '%s' && rm %s", s->store, gone[i]);
+        assert_int_not_equal(try_open(s, false), ERROR_NONE);
+        if (is_there(s->store, "periods"))
+            assert_int_equal(make(s), ERROR_EXISTS); /* of a store that was lost */
+        begin(s);
+        assert_int_equal(try_open(s, false), ERROR_STORE_MISSING);
+        assert_int_equal(make(s), ERROR_NONE);
+        assert_false(is_there(s->store, "making"));
+        open_ledger(&s->f);
+        ask_settled(s, 1);
+    }
+}
+
+/* The same of durability commit. */
+static void half_of_a_synced_store_is_ended_or_begun_anew(void **state)
+{
+    static const char *const left[] = {"rm data.mdb", "rm data.mdb lock.mdb", ": >data.mdb",
+                                       "rm periods data.mdb", "rm data.mdb; : >lock.mdb"};
+    struct site *s = *state;
+
+    lose_power(s);
+    run_command("rm '%s'/*", s->store);
+    s->f.options.lease = false;
+    for (size_t i = 0; i < sizeof left / sizeof *left; i++) {
+        assert_int_equal(make(s), ERROR_NONE);
+        open_ledger(&s->f);
+        ask_settled(s, 2);
+        close_ledger(&s->f);
+        begin(s);
+        s->f.options.secret[0] ^= 1;
+        assert_int_equal(make(s), ERROR_STORE_SECRET);
+        s->f.options.secret[0] ^= 1;
+        assert_int_equal(make(s), ERROR_NONE);
+        open_ledger(&s->f);
+        assert_int_equal(used(&s->f, SITE), 2);
+        close_ledger(&s->f);
+        run_command("cd '%s' && { %s; }", s->store, left[i]);
+        assert_int_equal(make(s), ERROR_EXISTS);
+        begin(s);
+        assert_int_equal(try_open(s, false), ERROR_STORE_MISSING);
+        assert_int_equal(make(s), ERROR_NONE);
+        open_ledger(&s->f);
+        assert_int_equal(used(&s->f, SITE), 0);
+        close_ledger(&s->f);
+        run_command("rm '%s'/*", s->store);
+    }
+}
+
 /* Processes of a site that start at once after a boot. */
 static void of_many_one_restores(void **state)
 {
@@ -783,6 +884,9 @@ int main(void)
         TEST(time_is_no_earlier_than_the_period_keys),
         TEST(a_store_of_the_other_durability_is_named),
         TEST(half_a_store_is_removed),
+        TEST(what_a_crash_left_of_a_new_store_is_ended),
+        TEST(what_nobody_could_open_is_begun_anew),
+        TEST(half_of_a_synced_store_is_ended_or_begun_anew),
         TEST(of_many_one_restores),
         TEST(an_export_goes_from_one_durability_to_the_other),
     };
