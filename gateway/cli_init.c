@@ -153,6 +153,18 @@ static bool in_roots_directory(const char *path)
     return is;
 }
 
+/* One that only root can read is of no use to the owner: a copy that was put back, or all that an
+ * init before this one came to. */
+static int hand_over_secret(const char *path, struct owner o)
+{
+    struct stat st;
+
+    if (geteuid() != 0 || o.uid == 0 || lstat(path, &st) != 0 || !S_ISREG(st.st_mode) ||
+        st.st_uid != 0 || (st.st_mode & 077) != 0)
+        return CLI_OK;
+    return lchown(path, o.uid, o.gid) == 0 ? CLI_OK : cli_fail_at(path, ERROR_SYSTEM);
+}
+
 /* Called as root and again as the owner: whoever can make it does. */
 static int make_secret(const struct config *c, struct owner o)
 {
@@ -161,7 +173,7 @@ static int make_secret(const struct config *c, struct owner o)
     if (geteuid() == 0 && o.uid != 0 && !in_roots_directory(c->secret_file))
         return CLI_OK;
     if (access(c->secret_file, F_OK) == 0)
-        return CLI_OK;
+        return hand_over_secret(c->secret_file, o);
     e = secret_create(c->secret_file);
     if (e == ERROR_NONE && geteuid() == 0 && chown(c->secret_file, o.uid, o.gid) != 0)
         e = ERROR_SYSTEM;

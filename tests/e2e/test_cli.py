@@ -393,6 +393,20 @@ def test_root_makes_the_secret_where_only_root_can(bare):
 
 
 @ROOT_ONLY
+def test_root_hands_over_a_secret_that_only_root_can_read(bare):
+    """A copy that was put back, or what an init that was killed has left."""
+    bare.secret = bare.site["secret-file"] = bare.directory / "etc" / "secret"
+    bare.secret.parent.mkdir(mode=0o755)
+    bare.write()
+    bare.secret.write_text("5" * 64 + "\n", encoding="ascii")
+    bare.secret.chmod(0o600)
+    bare.run("init", *OWN)
+    assert bare.secret.owner() == USER and mode(bare.secret) == 0o600
+    assert bare.secret.read_text(encoding="ascii") == "5" * 64 + "\n"
+    assert "0 faults" in bare.run("check")
+
+
+@ROOT_ONLY
 def test_root_makes_no_secret_where_others_could_put_one(bare):
     place = bare.directory / "etc"
     place.mkdir()
