@@ -541,7 +541,9 @@ static const struct {
     {ERROR_STORE_DURABILITY,
      "; set site { durability } back to what it was, or write it, export, "
      "move the store away, init and import (pennygate(8): DURABILITY)"},
-    {ERROR_RUN_MISSING, "; make it at every boot, mode 0700, owned by the store's owner"},
+    {ERROR_RUN_MISSING,
+     "; tmpfiles.d or the init script must make it at every boot, mode 0700, "
+     "owned by the store's owner"},
     {ERROR_OWNER, "; run this as their owner, or chown them and chmod 700"},
     {ERROR_CLOCK, "; set the clock"},
     {ERROR_LOOSE_MODE, "; chmod 600"},
@@ -576,9 +578,14 @@ enum error cli_ledger_options(const struct config *c, struct ledger_options *o)
     return secret_read(c->secret_file, o->secret);
 }
 
+const char *cli_place(const struct config *c, enum error e)
+{
+    return e == ERROR_RUN_MISSING && c->run_directory != NULL ? c->run_directory : c->store;
+}
+
 int cli_store_failed(const struct config *c, enum error e)
 {
-    return cli_fail_at(c->store, e);
+    return cli_fail_at(cli_place(c, e), e);
 }
 
 int cli_keep(const struct config *c, struct ledger *l)

@@ -77,6 +77,9 @@ int cli_not_small(const char *what);
 /* What to do about an error of the store: a sentence, or "". */
 const char *cli_advice(enum error e);
 
+/* The directory that an error of the store is about. */
+const char *cli_place(const struct config *c, enum error e);
+
 /* Tells an error of the store, with its advice; returns CLI_FAILED. */
 int cli_store_failed(const struct config *c, enum error e);
 

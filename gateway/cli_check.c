@@ -374,10 +374,10 @@ static void check_store(struct check *k)
     else
         e = cli_ledger_options(c, &o);
     if (e == ERROR_NONE) {
-        where = c->store;
         progress_begin("opening the store");
         e = ledger_open(&o, false, &l);
         progress_end();
+        where = cli_place(c, e);
     }
     if (e == ERROR_NONE)
         e = show_state(c, l);

@@ -241,7 +241,7 @@ static int make_store(const struct config *c, const uint8_t secret[SECRET_SIZE])
     if (e == ERROR_UNSUPPORTED)
         return unsupported(c);
     if (e != ERROR_NONE)
-        return cli_fail_at(c->store, e);
+        return cli_store_failed(c, e);
     made("store", c->store);
     if (c->local_time)
         made("zone", zone);

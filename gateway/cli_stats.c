@@ -55,7 +55,7 @@ int cli_stats(struct cli *cli)
         return status;
     e = report_make(l, c, (unsigned)days, clock_wall_s(), &r);
     if (e != ERROR_NONE)
-        return cli_fail_at(c->store, e);
+        return cli_store_failed(c, e);
     show(cli, r);
     report_free(r);
     return CLI_OK;

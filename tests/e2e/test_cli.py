@@ -336,6 +336,17 @@ def test_init_on_a_configuration_that_does_not_parse(bare):
     assert re.search(r"pennygate\.conf:2: the file ends inside", fails(bare, 2, "init", *OWN))
 
 
+def test_a_run_directory_that_no_boot_has_made_is_named(bare):
+    run = bare.site["run-directory"] = bare.directory / "run"
+    bare.write()
+    bare.run("init", *OWN)
+    shutil.rmtree(run)
+    assert f"{run}: " in fails(bare, 1, "stats")
+    done = bare.run("check", check=False)
+    said = " ".join(done.stdout.split())
+    assert done.returncode == 1 and f"{run}: " in said and "tmpfiles.d" in said
+
+
 def test_init_makes_a_configured_run_directory(bare):
     bare.site["run-directory"] = bare.directory / "run"
     bare.write()
