@@ -131,6 +131,22 @@ def test_the_note_is_written_before_the_store(router):
     assert not inits(router)
 
 
+@pytest.mark.parametrize("left", ["periods", "data.mdb lock.mdb periods", ""])
+def test_an_init_that_was_cut_short_is_ended(router, left):
+    router.configure()
+    router.init("start")
+    for path in router.store.iterdir():
+        if path.is_file() and path.name not in left.split():
+            path.unlink()
+    (router.store / "making").touch(mode=0o600)
+    shutil.chown(router.store / "making", USER)
+    router.init("start")
+    assert len(inits(router)) == 1 and router.made.exists()
+    assert router.pennygate("check").returncode == 0
+    router.init("start")
+    assert not inits(router)
+
+
 def test_an_init_that_made_nothing_is_tried_again(router):
     """As without a clock; the service runs meanwhile, and answers 503."""
     router.wrap('case "$*" in *init*) echo "pennygate: the clock is not set" >&2; exit 1 ;; esac')
