@@ -6,6 +6,7 @@
  * away last, both durably, and is locked meanwhile. Where it is left, either what opens is all there
  * (the schema record; with a lease STORE/lease, of which the rows are made), and only the end is
  * missing: whatever it has counted since stays. Or nobody can have opened it, and it is begun anew.
+ * Who opens one takes STORE/making away: damage of what has counted is none that init may mend.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -275,14 +276,24 @@ static enum error take_making(const struct ledger *l, const char *path, int *fd,
     return e;
 }
 
-/* What was done, or undone, is on the disk before it goes. */
+/* What was done, or undone, is on the disk before it goes. Whoever has opened the store meanwhile
+ * may have taken it away. */
 static enum error end_making(const struct ledger *l, const char *path)
 {
     enum error e = kv_files_sync(l->options.store);
 
-    if (e == ERROR_NONE && unlink(path) != 0)
+    if (e == ERROR_NONE && unlink(path) != 0 && errno != ENOENT)
         e = ERROR_SYSTEM;
     return e == ERROR_NONE ? kv_files_sync(l->options.store) : e;
+}
+
+void ledger_is_made(const struct ledger *l)
+{
+    char *making = file_join(l->options.store, FILE_MAKING);
+
+    if (making != NULL && is_there(making))
+        (void)end_making(l, making);
+    free(making);
 }
 
 static enum error fill_or_undo(struct ledger *l, const char *zone)

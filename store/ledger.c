@@ -389,6 +389,7 @@ enum error ledger_open(const struct ledger_options *o, bool adopt, struct ledger
         ledger_free(l);
         return e;
     }
+    ledger_is_made(l);
     *out = l;
     return ERROR_NONE;
 }

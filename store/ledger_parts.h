@@ -256,6 +256,9 @@ enum error ledger_run_directory(const char *run, bool make);
 /* Opens l->kv. As kv_open. */
 enum error ledger_open_rows(struct ledger *l);
 
+/* create.c: one that can be opened; takes the note away that it is being made. */
+void ledger_is_made(const struct ledger *l);
+
 /* What a store's schema and its secret have in common. */
 void ledger_secret_check(const uint8_t secret[SECRET_SIZE], const uint8_t uuid[16],
                          uint8_t out[MAC_SIZE]);

@@ -773,6 +773,30 @@ static void half_of_a_synced_store_is_ended_or_begun_anew(void **state)
     }
 }
 
+/* Or damage, much later, would be taken for a half that is to be begun anew. */
+static void what_was_opened_once_is_made_to_the_end(void **state)
+{
+    struct site *s = *state;
+
+    for (unsigned i = 0; i < 2; i++) {
+        close_ledger(&s->f);
+        begin(s);
+        open_ledger(&s->f);
+        ask_settled(s, 1);
+        assert_false(is_there(s->store, "making"));
+        lose_power(s);
+        if (i > 0)
+            break;
+        run_command("rm '%s'/*", s->store);
+        s->f.options.lease = false;
+        assert_int_equal(make(s), ERROR_NONE);
+        open_ledger(&s->f);
+    }
+    run_command(": >'%s/data.mdb'", s->store);
+    assert_int_equal(try_open(s, false), ERROR_STORE_INVALID);
+    assert_int_equal(make(s), ERROR_EXISTS);
+}
+
 /* Processes of a site that start at once after a boot. */
 static void of_many_one_restores(void **state)
 {
@@ -887,6 +911,7 @@ int main(void)
         TEST(what_a_crash_left_of_a_new_store_is_ended),
         TEST(what_nobody_could_open_is_begun_anew),
         TEST(half_of_a_synced_store_is_ended_or_begun_anew),
+        TEST(what_was_opened_once_is_made_to_the_end),
         TEST(of_many_one_restores),
         TEST(an_export_goes_from_one_durability_to_the_other),
     };
