@@ -214,3 +214,16 @@ def test_installed_anew_it_begins_anew(host, package):
     host.install(package)
     assert admitted(host) == 0
     assert "no model" in host.run("pennygate", "check", check=False)
+
+
+def test_a_first_store_that_was_cut_short_is_made(host, package):
+    """By a power cut while it was installed: dpkg configures it again."""
+    host.apt("purge", "pennygate")
+    host.run("dpkg", "--unpack", f"/tmp/{package.name}")
+    host.path("/var/lib/pennygate").mkdir(mode=0o700)
+    host.path("/var/lib/pennygate/making").touch(mode=0o600)
+    for name in ("/var/lib/pennygate", "/var/lib/pennygate/making"):
+        os.chown(host.path(name), *host.ids("pennygate"))
+    host.run("dpkg", "--configure", "-a")
+    assert admitted(host) == 0
+    assert not host.exists("/var/lib/pennygate/making")
