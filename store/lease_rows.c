@@ -173,8 +173,9 @@ static bool is_ours(const struct ledger *l, const struct lease *file)
 }
 
 /*
- * With its lock, if it is to be written; one that is missing is never made anew. Of other rows it has what ours have been
- * granted, too, and more: these do not count on. Only an older file, of rows before ours, has not.
+ * With its lock, if it is to be written; one that is missing is never made anew. Of other rows it
+ * has what ours have been granted, too, and more: these do not count on. Only an older file, of
+ * rows before ours, has not.
  */
 static enum error read_file(struct ledger *l, const struct lease_row *row, struct lease *out)
 {
