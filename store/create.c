@@ -3,9 +3,10 @@
  * failure leaves is removed again, since half a store is none.
  *
  * A machine that fails in the middle removes nothing. So STORE/making is put there first and taken
- * away last, both durably, and is locked meanwhile. Where it is left, either what opens is all there
- * (the schema record; with a lease STORE/lease, of which the rows are made), and only the end is
- * missing: whatever it has counted since stays. Or nobody can have opened it, and it is begun anew.
+ * away last, both durably, and is locked meanwhile. Where it is left, either what opens is all
+ * there (the schema record; with a lease STORE/lease, of which the rows are made), and only the end
+ * is missing: whatever it has counted since stays. Or nobody can have opened it, and it is begun
+ * anew.
  * Who opens one takes STORE/making away: damage of what has counted is none that init may mend.
  */
 #include <errno.h>
@@ -321,7 +322,7 @@ static enum error make_store(struct ledger *l, const char *zone, bool begun)
 static enum error make_noted(struct ledger *l, const char *zone, const char *making)
 {
     bool begun = false;
-    int fd;
+    int fd = -1;
     enum error e = take_making(l, making, &fd, &begun), ended;
 
     if (e != ERROR_NONE)

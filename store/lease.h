@@ -28,9 +28,9 @@
  * Who restores gives them a name of their own, and writes it into the file under the lock under
  * which it read the segments. So it is of no matter where other rows are left: somebody has emptied
  * the run directory, it is another one now, or another one is mounted over it. Who has them open
- * can charge what they grant, all of which the restore has charged, in the transaction that is under
- * way, and no more: each begins with a look at whom the file names, since a short window soon lets
- * go of what was charged then.
+ * can charge what they grant, all of which the restore has charged, in the transaction that is
+ * under way, and no more: each begins with a look at whom the file names, since a short window soon
+ * lets go of what was charged then.
  *
  * What is given back by a settle counts for the segment only if the reservation was charged in
  * it. Everything errs towards more: use is never forgotten for the site.

@@ -50,9 +50,9 @@ struct ledger_options {
  * empty lease), the period key file, the schema record {magic, version, random uuid,
  * HMAC(secret)}, the time, and `zone`, a rule as in store/zone.h. Only `init` calls it.
  * ERROR_EXISTS if anything of a store is there, of either durability: a store is never made over
- * another. One that a crash has left half-made (STORE/making is there) is finished, or begun anew if
- * nothing of it could be opened; ERROR_STORE_SECRET: it is of another secret. ERROR_UNSUPPORTED if
- * the file system cannot lock or map.
+ * another. One that a crash has left half-made (STORE/making is there) is finished, or begun anew
+ * if nothing of it could be opened; ERROR_STORE_SECRET: it is of another secret. ERROR_UNSUPPORTED
+ * if the file system cannot lock or map.
  */
 enum error ledger_create(const struct ledger_options *o, const char *zone);
 
