@@ -10,14 +10,14 @@ from harness import ROOT
 
 TEXT = (ROOT / "README.md").read_text(encoding="utf-8")
 LINES = re.findall(r"^    ((?:limit [a-z-]+|site|bypass|dashboard|alerts|transcripts|server)\s+\{.*\})", TEXT, re.M)
-IN_SITE = re.findall(r"^    ([a-z-]+ = .*)", TEXT, re.M)
+IN_SITE = re.findall(r"^((?:    [a-z-]+ = .*\n)+)", TEXT, re.M)
 QUOTED = re.search(r"^    costs {7}.*\n(?:    .*\n)+", TEXT, re.M)[0]
 
 
 def test_there_are_some():
     assert len(LINES) >= 8
     assert {line.split()[0] for line in LINES} == {"limit", "bypass", "dashboard", "alerts", "transcripts"}
-    assert {line.split()[0] for line in IN_SITE} == {"require", "trusted-proxies", "allowed-origins"}
+    assert {lines.split()[0] for lines in IN_SITE} == {"require", "trusted-proxies", "allowed-origins", "durability"}
 
 
 @pytest.mark.parametrize("line", [*LINES, *IN_SITE])
@@ -27,10 +27,13 @@ def test_a_line_of_configuration_is_accepted(site, line):
     bypass.write_text("a-secret-of-the-owners-0123456789\n", encoding="ascii")
     bypass.chmod(0o600)
     place.own(bypass)
-    line = line.replace("/etc/pennygate/bypass", str(bypass))
+    run = place.directory / "run"
+    run.mkdir(mode=0o700)
+    place.own(run)
+    line = line.replace("/etc/pennygate/bypass", str(bypass)).replace("/run/pennygate", str(run))
     text = place.config.read_text(encoding="utf-8")
-    if line in IN_SITE:
-        text = text.replace("site {", "site { " + line, 1)
+    if line.startswith(" "):
+        text = text.replace("site {", "site {\n" + line, 1)
     else:
         text += line + "\n"
     place.write(text)
